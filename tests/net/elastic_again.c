@@ -256,6 +256,61 @@ static void test_begins_again(void **state)
 	begins_again(1);
 }
 
+/* ---- a server that is a client, too ---- */
+
+/* Its own fabric reaches the other one's memory no more when that has begun again; one that it opens anew does. */
+static void both_body(void *arg)
+{
+	struct world *w = arg;
+
+	for (uint32_t life = 0; life < 2; life++) {
+		struct vb_fabric *f;
+		uint64_t old = 77, end;
+		struct vb_ep *ep;
+		vb_addr at;
+		bool fresh;
+
+		MUST_BE(0, open_client_as(w, w->key, ",retry=40ms", &f));
+		MUST_BE(0, vb_ep_open(f, 0, &ep));
+		MUST_BE(0, vb_region(f, 1, "word", 64, &at, &fresh));
+		MUST(fresh);
+		MUST_BE(0, vb_faa64(ep, at, 1, &old));
+		MUST(old == 0);
+		add(&w->b->step[0]);
+		end = vb_ep_now(ep) + WAIT_NS;
+		while (life == 0 && !vb_node_gone(f, 1)) {
+			MUST(vb_ep_now(ep) < end);
+			MUST_BE(0, vb_ep_sleep(ep, MS));
+		}
+		vb_ep_close(ep);
+		MUST_BE(0, vb_fabric_close(f));
+	}
+	add(&w->b->step[1]);
+}
+
+static void both(struct world *w, struct vb_fabric *f)
+{
+	static const struct vb_task_params named = {.name = "both"};
+	struct vb_task *task;
+
+	if (net_of(f)->host == 0)
+		MUST_BE(0, vb_task_spawn(vb_sched_self(), both_body, w, &named, &task));
+}
+
+static void test_both(void **state)
+{
+	struct world w;
+
+	world_open(&w, 2, PATIENT ",settle=1ms");
+	servers_start(&w, both);
+	await(get(&w.b->step[0]) == 1);
+	server_kill(&w, 1);
+	server_start(&w, 1, both);
+	await(get(&w.b->step[1]));
+	world_close(&w);
+	(void)state;
+}
+
 /* ---- who has been replaced ---- */
 
 /* step[0]: of server 2, which id it shall show; step[1]: server 1 has a connection to it. */
@@ -348,6 +403,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_begins_again),
+		cmocka_unit_test(test_both),
 		cmocka_unit_test(test_replaced),
 		cmocka_unit_test(test_first_word),
 	};

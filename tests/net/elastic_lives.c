@@ -260,6 +260,54 @@ static void test_flood(void **state)
 	flooded(VB_OP_WRITE, true);
 }
 
+/* What others send it comes on top; word[0]: how much was kept of that. */
+static void send_much(struct world *w, unsigned i, struct vb_fabric *fab)
+{
+	static uint8_t bytes[65536];
+	struct net_fabric *f = net_of(fab);
+	uint64_t kept = 0;
+
+	(void)i;
+	pthread_mutex_lock(&f->engine);
+	vb_list_for_each (it, &via_of(fab)->conns) {
+		struct tcp_conn *c = vb_container_of(it, struct tcp_conn, link);
+
+		if (get(&w->b->word[0]) != 0 || c->from != TCP_CLIENT || c->state != TCP_OPEN)
+			continue;
+		while (tcp_conn_send(c, bytes, sizeof(bytes)) == 0)
+			kept += sizeof(bytes);
+		set(&w->b->word[0], kept);
+	}
+	pthread_mutex_unlock(&f->engine);
+}
+
+static void test_flood_of_others(void **state)
+{
+	struct world w;
+	pid_t pid;
+
+	world_open(&w, 1, ",linger=100ms");
+	server_each = send_much;
+	servers_start(&w, NULL);
+	pid = child();
+	if (pid == 0) {
+		struct vb_fabric *f;
+
+		if (open_client_as(&w, w.key, ",patience=2s", &f) == 0)
+			MUST_BE(0, vb_fabric_close(f));
+		_exit(0);
+	}
+	await(get(&w.b->word[0]) != 0);
+	assert_true(get(&w.b->word[0]) <= TCP_OWED_MAX);
+	assert_true(get(&w.b->word[0]) > TCP_OWED_MAX - 2 * 65536);
+	ended(pid);
+	look_again(&w, 0);
+	assert_true(get(&w.b->server[0].strange) > 0);
+	server_each = NULL;
+	world_close(&w);
+	(void)state;
+}
+
 /* ---- an orderly end ---- */
 
 #define POSTS 40u
@@ -596,11 +644,12 @@ static void without_caches(char **argv)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hundreds),   cmocka_unit_test(test_places),
-		cmocka_unit_test(test_flood),      cmocka_unit_test(test_close_posted),
-		cmocka_unit_test(test_close_slow), cmocka_unit_test(test_holder_killed),
-		cmocka_unit_test(test_restart),    cmocka_unit_test(test_settle_beside),
-		cmocka_unit_test(test_fresh),      cmocka_unit_test(test_settle),
+		cmocka_unit_test(test_hundreds),      cmocka_unit_test(test_places),
+		cmocka_unit_test(test_flood),         cmocka_unit_test(test_flood_of_others),
+		cmocka_unit_test(test_close_posted),  cmocka_unit_test(test_close_slow),
+		cmocka_unit_test(test_holder_killed), cmocka_unit_test(test_restart),
+		cmocka_unit_test(test_settle_beside), cmocka_unit_test(test_fresh),
+		cmocka_unit_test(test_settle),
 	};
 
 	(void)argc;
