@@ -17,6 +17,7 @@ const struct vb_cc_ops *const vb_ccs[] = {
 	&vb_cc_drtm_h,
 	&vb_cc_mocc,
 	&vb_cc_sundial,
+	&vb_cc_maat,
 	&vb_cc_mvcc,
 	&vb_cc_mvcc_rcc,
 	&vb_cc_cicada,
@@ -31,11 +32,8 @@ const struct vb_cc_ops *const vb_ccs_declared[] = {
 };
 
 const struct vb_cc_ops *const vb_ccs_published[] = {
-	&vb_cc_wound_wait_as_published,
-	&vb_cc_silo_as_published,
-	&vb_cc_mvcc_as_published,
-	&vb_cc_cicada_as_published,
-	&vb_cc_to_as_published,
-	&vb_cc_to_cascade_as_published,
-	NULL,
+	&vb_cc_wound_wait_as_published, &vb_cc_silo_as_published,
+	&vb_cc_maat_as_published,       &vb_cc_mvcc_as_published,
+	&vb_cc_cicada_as_published,     &vb_cc_to_as_published,
+	&vb_cc_to_cascade_as_published, NULL,
 };

@@ -13,6 +13,7 @@ extern const struct vb_cc_ops vb_cc_dslr_2pl;
 extern const struct vb_cc_ops vb_cc_silo, vb_cc_silo_as_published, vb_cc_drtm_h;
 extern const struct vb_cc_ops vb_cc_mocc;
 extern const struct vb_cc_ops vb_cc_sundial;
+extern const struct vb_cc_ops vb_cc_maat, vb_cc_maat_as_published;
 extern const struct vb_cc_ops vb_cc_mvcc, vb_cc_mvcc_as_published, vb_cc_mvcc_rcc;
 extern const struct vb_cc_ops vb_cc_cicada, vb_cc_cicada_as_published;
 extern const struct vb_cc_ops vb_cc_to, vb_cc_to_as_published;

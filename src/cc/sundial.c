@@ -445,6 +445,6 @@ const struct vb_cc_ops vb_cc_sundial = {
 	.name = "sundial",
 	.summary = "logical leases: a reader commits in the past of a later writer",
 	.source = "RCC section 4.5",
-	.caps = VB_CC_LOGICAL,
+	.caps = VB_CC_LOGICAL | VB_CC_TIME_ENDS,
 	SUNDIAL_OPS(stages),
 };

@@ -16,7 +16,7 @@
 
 #define HIDDEN_MOST (1u << 16)
 
-/* All but sundial. */
+/* All but sundial and maat. */
 #define GIVE_BACK                                                                                  \
 	"no-wait no-wait-sx wait-die wait-die-sx wait-die-fair wound-wait wound-wait-sx "          \
 	"bounded-wait bounded-wait-sx dslr-2pl silo drtm-h mvcc mvcc-rcc cicada to to-cascade: "

@@ -56,7 +56,8 @@ struct vb_place_head {
 	uint64_t log_bytes, log_seal;
 	uint64_t clock; /* of a coordinator's first place: what its places are named is below it */
 	uint64_t tries; /* again, under the name of the last one */
-	uint64_t unused[2];
+	/* cc/maat.c: the interval of the transaction.  upper: changed by atomics only */
+	uint64_t upper, lower;
 };
 _Static_assert(sizeof(struct vb_place_head) == 64, "one line");
 

@@ -244,6 +244,8 @@ enum vb_cc_caps {
 	 * they have agreed on before (txn/epoch.h): by `grant`, one of the stages, which no coordinator runs for
 	 * what it does not hold. */
 	VB_CC_SEQUENCED = 1 << 16,
+	/* Of VB_CC_LOGICAL: there is a last time, of which sundial's words tell. */
+	VB_CC_TIME_ENDS = 1 << 17,
 };
 
 struct vb_txn;

@@ -86,8 +86,8 @@ for fabric in sim shm; do
 		is_json "$what: what each run has" ".runs | all($run_filter)"
 		is_json "$what: calls by RPC only" \
 			".runs | all((.hybrid | test(\"1\")) == (.calls_per_txn > $calls))"
-		is_json "$what: strict, but for sundial, mvcc, mvcc-rcc, cicada, to and to-cascade" \
-			'.runs | all(.check.strict == (.cc | IN("sundial", "mvcc", "mvcc-rcc", "cicada", "to", "to-cascade") | not))'
+		is_json "$what: strict, but for sundial, maat, mvcc, mvcc-rcc, cicada, to and to-cascade" \
+			'.runs | all(.check.strict == (.cc | IN("sundial", "maat", "mvcc", "mvcc-rcc", "cicada", "to", "to-cascade") | not))'
 		is "$what: a line for each run" \
 			[ "$(grep -cE '^[a-z0-9-]+ +[01]+ .*(strictly|yes) +holds$' "$work/out")" = $((2 * many + once)) ]
 		is "$what: no progress off a terminal" [ "$(grep -vc 'lost: not done within the lease' "$work/err")" = 0 ]

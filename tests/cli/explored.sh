@@ -7,7 +7,7 @@ history=$work/history.jsonl
 edn=$work/history.edn
 
 # Those that keep their name when they are tried again, and those whose versions are logical times.
-for cc in wait-die-fair wound-wait-sx sundial mvcc mvcc-rcc cicada to to-cascade silo mocc; do
+for cc in wait-die-fair wound-wait-sx sundial maat mvcc mvcc-rcc cicada to to-cascade silo mocc; do
 	run check txn --cc "$cc" --seed 34 --history "$history"
 	is "$cc: explored" [ "$status" = 0 ]
 	is "$cc: with tries that failed" grep -q '"outcome":"aborted".*"op":"w"' "$history"

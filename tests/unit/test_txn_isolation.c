@@ -336,7 +336,8 @@ static void strictly_after(void **state)
 	int err;
 
 	open_usual(&w, state, LONG_NS);
-	assert_true(strict || strcmp(k->ops->name, "sundial") == 0 || by_clocks(k->ops));
+	assert_true(strict || strcmp(k->ops->name, "sundial") == 0 ||
+		    strcmp(k->ops->name, "maat") == 0 || by_clocks(k->ops));
 	for (uint64_t i = 1; i <= 20; i++) {
 		uint64_t last = i > 1 && by_clocks(k->ops) ? r.value : i;
 
@@ -374,7 +375,7 @@ static void causes_are_told(void **state)
 		assert_int_equal(vb_txn_cause(w.b), name[0] == 'n' ? VB_TXN_LOCKED : VB_TXN_DIED);
 		must(vb_txn_commit(w.a));
 	} else if (strcmp(name, "silo") == 0 || strcmp(name, "cicada") == 0 ||
-		   locks_writes_early(k)) {
+		   strcmp(name, "maat") == 0 || locks_writes_early(k)) {
 		must(vb_txn_begin(w.b));
 		must(vb_txn_read(w.b, w.t, X, &r));
 		tick(w.a);

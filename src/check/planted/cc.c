@@ -90,7 +90,7 @@ static const struct vb_cc_ops no_lease_check = {
 	.summary = "sundial that does not extend the leases it needs",
 	.source = "on purpose",
 	.planted = "not-serializable",
-	.caps = VB_CC_LOGICAL,
+	.caps = VB_CC_LOGICAL | VB_CC_TIME_ENDS,
 	SUNDIAL_OPS(sundial_stages),
 };
 

@@ -58,7 +58,7 @@ const struct vb_cc_ops vb_planted_endless_time = {
 	.summary = "sundial that does not look whether its logical time has ended",
 	.source = "on purpose",
 	.planted = "stuck",
-	.caps = VB_CC_LOGICAL,
+	.caps = VB_CC_LOGICAL | VB_CC_TIME_ENDS,
 	SUNDIAL_OPS_BUT_CALLS(endless_stages),
 	.read = sundial_access,
 	.write = write_at_any_time,

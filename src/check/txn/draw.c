@@ -297,7 +297,7 @@ static void draw_wraps(struct vb_rng *r, const struct vb_cc_ops *cc, struct vb_t
 {
 	d->wraps = vb_rng_chance(r, 0.33);
 	d->ahead = d->wraps && vb_rng_chance(r, 0.5);
-	if (d->wraps && cc->caps & VB_CC_LOGICAL && vb_rng_chance(r, 0.5))
+	if (d->wraps && cc->caps & VB_CC_TIME_ENDS && vb_rng_chance(r, 0.5))
 		d->time_left = vb_draw_spread(r, 1, 12);
 }
 

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * MaaT (RCBench section 5.3, algorithms 6 and 7, after Mahmoud and others, PVLDB 2014): optimistic, at a logical
+ * time that is chosen at the end from an *interval*.  What a transaction reads bounds it from below, and whoever
+ * overwrites what it has read bounds it from above, in its own words, while it runs.
+ *
+ *	lock word     63                                            2 1 0
+ *	             +-----------------------------------------------+---+
+ *	             | timestamp of the writer that validates        | 0 |     0: there is none
+ *	             +-----------------------------------------------+---+
+ *	rts           the largest time of those that have read the record (the first meta word)
+ *	seven marks   timestamp of a transaction that has read the version and has no end yet; 0: nobody's
+ *	version word | wts (62 bits)                             | a | 0 |    a: there is no record
+ *
+ *	in the place of each transaction (struct vb_place_head), beside its status word:
+ *	upper        | the last time at which it may commit (62 bits) | f |    f: frozen, that is its time.  Others
+ *	                                                                       lower it, its owner freezes it, by CAS
+ *	lower          the first one as far as it knows; its owner's, and only ever a hint
+ *
+ *	begin      CAS upper -> no bound
+ *	read       CAS mark 0 -> ts, READ                                       (what will be written: READ)
+ *	lock       CAS lock word 0 -> ts, READ of all words; READs of rts and of each marked one's bounds;
+ *	           CAS of its upper to below our time, READ of its status word
+ *	publish    CAS rts -> time of the commit
+ *	decide     CAS upper -> time of the commit, frozen; then the commit point
+ *	commit     WRITE + CAS ts -> 0           release    CAS lock word ts -> 0, CAS mark ts -> 0
+ *
+ * The time of a commit, c, is the smallest that is
+ *
+ *	T1   not before wts of what it has read            T2   behind wts and rts of what it writes
+ *	T3   behind the frozen time of each that has a mark on what it writes
+ *
+ * and not above `upper`; else the transaction ends.  R, which reads version v of a record, and W, which writes
+ * the next one, are ordered R -> W:
+ *
+ *	W locks, and then looks at the marks.  R marks, then looks at the lock word, then at the version.
+ *	If W has not seen R's mark    - R has come behind W's look: it sees W's lock, waits, and reads W's version; or
+ *	                              - R has taken it away: it has ended, and if it has committed, it had published
+ *	                                before, and W, which READs rts behind that look, comes behind it
+ *	If W has seen it, and R       - runs, and is not frozen: W lowers its upper below W's own time, by a CAS
+ *	                                which fails if R freezes first.  R's own CAS fails if W's came first
+ *	                              - is frozen: W comes behind that time, whether or not R commits
+ *	                              - has ended, or its place is at another: W READs rts once more, now that R is
+ *	                                known to have published, or never to commit
+ *
+ * Where R commits is so decided by one word, and whether it does by another, its status word: frozen is a promise
+ * that it commits at that time or not at all.  The place's words name nobody.  A CAS of an upper that hits another
+ * transaction bounds that one for nothing; that it has hit the right one, the status word says, READ behind it: a
+ * transaction sets its words before its first mark, and the name never comes back.
+ *
+ * Waiting: a reader waits for a lock word, and has none itself; who has one waits for nobody.  So there are no
+ * deadlocks.  Marks are in nobody's way.
+ *
+ * Who dies leaves marks that bound nobody any more, and may be cleared by whoever is in need of a slot; bounds of
+ * others that are lower than they had to be; rts that are higher; and locks (txn/recover.c).
+ *
+ * Departs from the paper (why, with the interleavings: doc/cc/maat.md):
+ *   - no latches, neither on records nor on transactions (maat-as-published has the latter, and hangs);
+ *   - rts is raised before the commit point, and looked at behind the marks;
+ *   - what is written is marked by its lock, in the validation: the list wL has one place;
+ *   - a transaction that is not at its place any more has been heard of by rts;
+ *   - what is read is whole.
+ */
+#include "cc/maat.h"
+
+#include "base/sometimes.h"
+
+/* How often rts is raised against other readers before the stage is run anew. */
+#define RTS_TRIES 4u
+/* How often its own bound is asked for after a lost answer, in a verb bound. */
+#define OWN_TRIES 16u
+
+enum { READ, LOCK, PUBLISH, COMMIT, RELEASE, STAGES };
+
+/* A transaction's. */
+struct interval {
+	bool open;
+};
+
+/* A coordinator's: what the upper words of its places were last. */
+struct known {
+	uint64_t upper[VB_PLACES_TXN];
+};
+
+/* ---- publish ---- */
+
+static void publish_stage(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	struct vb_item *some[VB_STAGE_ITEMS];
+	unsigned m = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		items[i]->status = 0;
+		items[i]->seen = 0;
+		if (maat_item(items[i])->rts < s->commit_ts)
+			some[m++] = items[i];
+	}
+	for (unsigned tries = 0; m > 0 && tries < RTS_TRIES; tries++) {
+		uint64_t old[VB_STAGE_ITEMS];
+		unsigned left = 0;
+
+		for (unsigned i = 0; i < m; i++)
+			vb_acc_cas(s->acc, VB_AMOD_IM, maat_rts_word(some[i]),
+				   maat_item(some[i])->rts, s->commit_ts, &old[i]);
+		if (!vb_stage_go(s, items, n))
+			return;
+		for (unsigned i = 0; i < m; i++) {
+			struct maat_item *own = maat_item(some[i]);
+			const bool ours = old[i] == own->rts;
+
+			VB_SOMETIMES_IF(!ours, 100, "maat: another reader has raised rts");
+			own->rts = ours ? s->commit_ts : old[i];
+			if (own->rts < s->commit_ts)
+				some[left++] = some[i];
+		}
+		m = left;
+	}
+	for (unsigned i = 0; i < m; i++)
+		some[i]->status = VB_ITEM_WAIT;
+}
+
+/* ---- commit, release ---- */
+
+static uint64_t free_word(const struct vb_item *it)
+{
+	(void)it;
+	return 0;
+}
+
+/* Nobody takes what was read while it was locked, so what is half written needs no bit. */
+static void commit_stage(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	vb_stage_commit(s, items, n, 0, free_word);
+}
+
+/* The answer that would have told which slot it was is lost. */
+static void clear_every_slot(struct vb_stage *s, struct vb_item *it)
+{
+	VB_SOMETIMES(200, "maat: every slot is cleared after a lost answer");
+	for (uint8_t slot = MAAT_FIRST_SLOT; slot < MAAT_FIRST_SLOT + MAAT_SLOTS; slot++)
+		vb_acc_cas(s->acc, VB_AMOD_IM, it->at + maat_slot_at(slot), s->ts, 0, &it->lease);
+}
+
+static void release_stage(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = items[i];
+
+		it->status = 0;
+		if (it->at == 0)
+			continue;
+		if (it->flags & (VB_ITEM_HELD_X | VB_ITEM_MAYBE))
+			vb_acc_cas(s->acc, VB_AMOD_IM, maat_lock_word(it), s->ts, 0, &it->seen);
+		if (it->flags & VB_ITEM_HELD_S)
+			vb_acc_cas(s->acc, VB_AMOD_IM, it->at + maat_slot_at(it->slot), s->ts, 0,
+				   &it->lease);
+		else if (it->flags & VB_ITEM_MAYBE_S)
+			clear_every_slot(s, it);
+	}
+	(void)vb_stage_go(s, items, n);
+}
+
+/* ---- the transaction ---- */
+
+static uint64_t *upper_known(const struct vb_txn *t)
+{
+	struct known *known = vb_txn_coordinator_own(t);
+
+	return &known->upper[t->me->current];
+}
+
+/*
+ * Our own upper, from what we believe it is.  1: others have changed it, and it is known now.  An answer that is lost
+ * is asked for again: the CAS that has happened finds what it would have written.
+ */
+static int set_upper(struct vb_txn *t, uint64_t to)
+{
+	struct vb_lane *lane = vb_txn_lane(t->me);
+	const uint64_t bound = t->me->db->fabric->caps.verb_bound_ns;
+	uint64_t *known = upper_known(t), old = 0;
+	int err = 0;
+
+	for (unsigned tries = 0; tries < OWN_TRIES; tries++) {
+		vb_acc_cas(&lane->acc, VB_AMOD_TM, maat_upper_word(t->me->db, lane->place), *known,
+			   to, &old);
+		err = vb_acc_go(&lane->acc);
+		if (vb_likely(err == 0)) {
+			const bool ours = old == *known || old == to;
+
+			*known = ours ? to : old;
+			return ours ? 0 : 1;
+		}
+		VB_SOMETIMES(500, "maat: the answer of the own upper bound is lost");
+		if (err == -VB_EPEERGONE || err == -VB_EACCESS)
+			break;
+		vb_txn_wait_out(t->me, bound / OWN_TRIES);
+	}
+	return vb_txn_doom(t, VB_TXN_FABRIC, err);
+}
+
+/* Of the own place, which is near: only the CPU writes the hint. */
+static struct vb_place_head *own_head(const struct vb_txn *t)
+{
+	const struct vb_db *db = t->me->db;
+
+	return vb_local(db->fabric, vb_db_place(db, vb_txn_lane(t->me)->place),
+			sizeof(struct vb_place_head));
+}
+
+/* Before the first mark: whoever sees that finds words that are this transaction's. */
+static int open_interval(struct vb_txn *t)
+{
+	struct interval *i = vb_txn_own(t);
+	int err = 1;
+
+	if (i->open)
+		return 0;
+	while (err == 1)
+		err = set_upper(t, MAAT_NO_BOUND);
+	if (err != 0)
+		return err;
+	__atomic_store_n(&own_head(t)->lower, 0, __ATOMIC_RELEASE);
+	i->open = true;
+	return 0;
+}
+
+/* As it was a moment ago. */
+static uint64_t upper_now(const struct vb_txn *t)
+{
+	const struct interval *i = vb_txn_own(t);
+
+	return i->open ? __atomic_load_n(&own_head(t)->upper, __ATOMIC_RELAXED) : MAAT_NO_BOUND;
+}
+
+/* There is no time left between those that it must come behind and those that it must come before. */
+static int is_empty(struct vb_txn *t)
+{
+	return vb_txn_doom(t, VB_TXN_LEASE, 0);
+}
+
+static int read_items(struct vb_txn *t, struct vb_item **items, unsigned n)
+{
+	int err = open_interval(t);
+
+	if (err == 0)
+		err = vb_txn_stage(t, READ, items, n);
+	if (err != 0)
+		return err;
+	__atomic_store_n(&own_head(t)->lower, t->commit_ts, __ATOMIC_RELEASE);
+	if (maat_time(upper_now(t)) >= t->commit_ts)
+		return 0;
+	VB_SOMETIMES(50, "maat: an interval is empty at a read");
+	return is_empty(t);
+}
+
+static int write_items(struct vb_txn *t, struct vb_item **items, unsigned n)
+{
+	unsigned m = vb_items_to_front(items, n, 0, VB_ITEM_FETCHED);
+
+	return m > 0 ? vb_txn_stage(t, READ, items, m) : 0;
+}
+
+/* What it has read, and does not write after all. */
+static int mark_the_rest(struct vb_txn *t)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < t->n; i++)
+		if (!(t->item[i].flags & (VB_ITEM_WRITE | VB_ITEM_HELD_S)))
+			t->some[n++] = &t->item[i];
+	return n > 0 ? read_items(t, t->some, n) : 0;
+}
+
+static int prepare(struct vb_txn *t)
+{
+	int err = mark_the_rest(t);
+
+	for (unsigned i = 0; i < t->n; i++)
+		maat_item(&t->item[i])->upper = upper_now(t);
+	if (err == 0)
+		err = vb_txn_stage_all(t, LOCK, VB_ITEM_WRITE, 0);
+	return err ? err : vb_txn_stage_all(t, PUBLISH, VB_ITEM_READ, VB_ITEM_WRITE);
+}
+
+/* From here on it commits at this time, or not at all. */
+static int freeze(struct vb_txn *t)
+{
+	const struct interval *i = vb_txn_own(t);
+	const uint64_t *known = upper_known(t);
+	int err = 1;
+
+	while (i->open && err == 1) {
+		if (*known & MAAT_FROZEN || maat_time(*known) < t->commit_ts)
+			return is_empty(t);
+		err = set_upper(t, maat_upper(t->commit_ts) | MAAT_FROZEN);
+	}
+	return i->open ? err : 0;
+}
+
+static int decide(struct vb_txn *t)
+{
+	int err = freeze(t);
+
+	return err == 0 ? vb_txn_point(t) : err;
+}
+
+/* ---- what the engine has to know of the words ---- */
+
+static uint64_t unlocked(uint64_t version, uint64_t was)
+{
+	(void)version;
+	(void)was;
+	return 0;
+}
+
+static uint64_t locked(uint64_t ts, uint64_t was)
+{
+	(void)was;
+	return ts;
+}
+
+static const struct vb_cc_word words[] = {
+	{.at = VB_TUPLE_META_AT, .kind = VB_WORD_DATA, .n = 1},
+	{.at = VB_TUPLE_META_AT + 8, .kind = VB_WORD_READER, .n = MAAT_SLOTS},
+};
+
+#define STAGE_TABLE(lock_fn)                                                                       \
+	{                                                                                          \
+		[READ] = {.name = "read",                                                          \
+			  .flags = VB_STAGE_FETCHES | VB_STAGE_MAKES,                              \
+			  .run = maat_read},                                                       \
+		[LOCK] = {.name = "lock", .run = lock_fn},                                         \
+		[PUBLISH] = {.name = "publish", .run = publish_stage},                             \
+		[COMMIT] = {.name = "commit", .flags = VB_STAGE_WRITES, .run = commit_stage},      \
+		[RELEASE] = {.name = "release", .run = release_stage},                             \
+	}
+
+#define CAPS (VB_CC_LOGICAL | VB_CC_STATUS | VB_CC_IN_ORDER)
+
+#define OPS(table)                                                                                 \
+	.meta_bytes = MAAT_META, .words = words, .n_words = VB_ARRAY_SIZE(words),                  \
+	.item_bytes = sizeof(struct maat_item), .txn_bytes = sizeof(struct interval),              \
+	.coordinator_bytes = sizeof(struct known), .stages = table, .n_stages = STAGES,            \
+	.commit = COMMIT, .release = RELEASE, .read = read_items, .write = write_items,            \
+	.prepare = prepare, .decide = decide, .unlocked = unlocked, .locked = locked,              \
+	.whose = vb_ts_named
+
+static const struct vb_stage_ops stages[] = STAGE_TABLE(maat_lock);
+
+const struct vb_cc_ops vb_cc_maat = {
+	.name = "maat",
+	.summary = "a logical time from an interval, which those who overwrite what was read make "
+		   "shorter",
+	.source = "RCBench algorithms 6 and 7",
+	.caps = CAPS,
+	OPS(stages),
+};
+
+static const struct vb_stage_ops stages_published[] = STAGE_TABLE(maat_lock_published);
+
+const struct vb_cc_ops vb_cc_maat_as_published = {
+	.name = "maat-as-published",
+	.summary = "maat with latches: who validates waits for another's, and holds his own",
+	.source = "RCBench algorithms 6 and 7, to the letter",
+	.caps = CAPS | VB_CC_BLIND_WAIT,
+	.planted = "stuck",
+	OPS(stages_published),
+};
