@@ -67,56 +67,96 @@
 
 /* How often rts is raised against other readers before the stage is run anew. */
 #define RTS_TRIES 4u
-/* How often its own bound is asked for after a lost answer, in a verb bound. */
-#define OWN_TRIES 16u
+/* How often its own bound is asked for after lost answers. */
+#define OWN_TRIES 4u
 
 enum { READ, LOCK, PUBLISH, COMMIT, RELEASE, STAGES };
 
 /* A transaction's. */
 struct interval {
 	bool open;
+	uint64_t old; /* of its upper, when it was asked to be frozen */
 };
 
-/* A coordinator's: what the upper words of its places were last. */
+/* A coordinator's, of the upper word of one of its places. */
 struct known {
-	uint64_t upper[VB_PLACES_TXN];
+	uint64_t upper; /* what it was last */
+	uint64_t
+		old; /* when its bound was taken away behind a commit, which is asked for and not waited for */
+	bool leaves;
 };
 
 /* ---- publish ---- */
 
+/* What has no mark is validated, with the doorbell that publishes: who locks it later finds rts. */
+struct publishing {
+	struct vb_item *it;
+	struct maat_pair now;
+	uint64_t rts;
+};
+
+static void ask_publish(struct vb_stage *s, struct publishing *p)
+{
+	const uint64_t rts = maat_item(p->it)->rts;
+
+	p->rts = rts;
+	if (rts < s->commit_ts)
+		vb_acc_cas(s->acc, VB_AMOD_IM, maat_rts_word(p->it), rts, s->commit_ts, &p->rts);
+	if (!(p->it->flags & VB_ITEM_HELD_S))
+		maat_ask_pair(s, p->it, &p->now);
+}
+
+/* True: another reader has raised rts, and not far enough. */
+static bool judge_publish(struct vb_stage *s, const struct publishing *p)
+{
+	struct vb_item *it = p->it;
+	struct maat_item *own = maat_item(it);
+	const bool ours = p->rts == own->rts;
+
+	VB_SOMETIMES_IF(!ours, 100, "maat: another reader has raised rts");
+	own->rts = ours && p->rts < s->commit_ts ? s->commit_ts : p->rts;
+	if (own->rts < s->commit_ts)
+		return true;
+	it->status = 0;
+	if (it->flags & VB_ITEM_HELD_S)
+		return false;
+	it->seen = p->now.lock;
+	if (p->now.lock != 0)
+		it->status = VB_TXN_LOCKED;
+	else if (p->now.version != it->version)
+		it->status = VB_TXN_CHANGED;
+	VB_SOMETIMES_IF(it->status != 0, 100, "maat: what has no mark is another's at the end");
+	return false;
+}
+
 static void publish_stage(struct vb_stage *s, struct vb_item **items, unsigned n)
 {
-	struct vb_item *some[VB_STAGE_ITEMS];
+	struct publishing p[VB_STAGE_ITEMS];
 	unsigned m = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		items[i]->status = 0;
-		items[i]->seen = 0;
-		if (maat_item(items[i])->rts < s->commit_ts)
-			some[m++] = items[i];
+		struct vb_item *it = items[i];
+
+		it->seen = 0;
+		it->seen_slot = 0;
+		it->status = 0;
+		if (it->flags & VB_ITEM_HELD_S && maat_item(it)->rts >= s->commit_ts)
+			continue;
+		it->status = VB_ITEM_WAIT;
+		p[m++].it = it;
 	}
 	for (unsigned tries = 0; m > 0 && tries < RTS_TRIES; tries++) {
-		uint64_t old[VB_STAGE_ITEMS];
 		unsigned left = 0;
 
 		for (unsigned i = 0; i < m; i++)
-			vb_acc_cas(s->acc, VB_AMOD_IM, maat_rts_word(some[i]),
-				   maat_item(some[i])->rts, s->commit_ts, &old[i]);
+			ask_publish(s, &p[i]);
 		if (!vb_stage_go(s, items, n))
 			return;
-		for (unsigned i = 0; i < m; i++) {
-			struct maat_item *own = maat_item(some[i]);
-			const bool ours = old[i] == own->rts;
-
-			VB_SOMETIMES_IF(!ours, 100, "maat: another reader has raised rts");
-			own->rts = ours ? s->commit_ts : old[i];
-			if (own->rts < s->commit_ts)
-				some[left++] = some[i];
-		}
+		for (unsigned i = 0; i < m; i++)
+			if (judge_publish(s, &p[i]))
+				p[left++] = p[i];
 		m = left;
 	}
-	for (unsigned i = 0; i < m; i++)
-		some[i]->status = VB_ITEM_WAIT;
 }
 
 /* ---- commit, release ---- */
@@ -162,22 +202,22 @@ static void release_stage(struct vb_stage *s, struct vb_item **items, unsigned n
 
 /* ---- the transaction ---- */
 
-static uint64_t *upper_known(const struct vb_txn *t)
+static struct known *known_of(const struct vb_txn *t)
 {
 	struct known *known = vb_txn_coordinator_own(t);
 
-	return &known->upper[t->me->current];
+	return &known[t->me->current];
 }
 
 /*
  * Our own upper, from what we believe it is.  1: others have changed it, and it is known now.  An answer that is lost
- * is asked for again: the CAS that has happened finds what it would have written.
+ * is asked for again: the CAS that has happened finds what it would have written.  Not before it has landed, or never
+ * will: one that takes bounds away, and comes late, might find the bound that it was meant for, set by another since.
  */
 static int set_upper(struct vb_txn *t, uint64_t to)
 {
 	struct vb_lane *lane = vb_txn_lane(t->me);
-	const uint64_t bound = t->me->db->fabric->caps.verb_bound_ns;
-	uint64_t *known = upper_known(t), old = 0;
+	uint64_t *known = &known_of(t)->upper, old = 0;
 	int err = 0;
 
 	for (unsigned tries = 0; tries < OWN_TRIES; tries++) {
@@ -191,9 +231,7 @@ static int set_upper(struct vb_txn *t, uint64_t to)
 			return ours ? 0 : 1;
 		}
 		VB_SOMETIMES(500, "maat: the answer of the own upper bound is lost");
-		if (err == -VB_EPEERGONE || err == -VB_EACCESS)
-			break;
-		vb_txn_wait_out(t->me, bound / OWN_TRIES);
+		vb_txn_wait_out(t->me, t->me->db->fabric->caps.verb_bound_ns);
 	}
 	return vb_txn_doom(t, VB_TXN_FABRIC, err);
 }
@@ -207,7 +245,33 @@ static struct vb_place_head *own_head(const struct vb_txn *t)
 			sizeof(struct vb_place_head));
 }
 
-/* Before the first mark: whoever sees that finds words that are this transaction's. */
+/* As it was a moment ago. */
+static uint64_t upper_now(const struct vb_txn *t)
+{
+	return __atomic_load_n(&own_head(t)->upper, __ATOMIC_RELAXED);
+}
+
+/* What the last commit of the place has asked for has been answered, or else may still land. */
+static void hear_of_the_last(struct vb_txn *t)
+{
+	struct known *k = known_of(t);
+
+	if (!k->leaves)
+		return;
+	k->leaves = false;
+	VB_SOMETIMES_IF(k->old != k->upper, 200,
+			"maat: it is not known whether a bound was taken away");
+	if (k->old == k->upper)
+		k->upper = MAAT_NO_BOUND;
+	else
+		vb_txn_wait_out(t->me, t->me->db->fabric->caps.verb_bound_ns);
+}
+
+/*
+ * Before the first mark: whoever sees that finds words that are this transaction's.  Nobody else freezes an upper, so
+ * one that is known to have no bound is not frozen; if another has bounded the last transaction since, that is taken
+ * away.
+ */
 static int open_interval(struct vb_txn *t)
 {
 	struct interval *i = vb_txn_own(t);
@@ -215,6 +279,9 @@ static int open_interval(struct vb_txn *t)
 
 	if (i->open)
 		return 0;
+	hear_of_the_last(t);
+	if (known_of(t)->upper == MAAT_NO_BOUND && upper_now(t) == MAAT_NO_BOUND)
+		err = 0;
 	while (err == 1)
 		err = set_upper(t, MAAT_NO_BOUND);
 	if (err != 0)
@@ -222,14 +289,6 @@ static int open_interval(struct vb_txn *t)
 	__atomic_store_n(&own_head(t)->lower, 0, __ATOMIC_RELEASE);
 	i->open = true;
 	return 0;
-}
-
-/* As it was a moment ago. */
-static uint64_t upper_now(const struct vb_txn *t)
-{
-	const struct interval *i = vb_txn_own(t);
-
-	return i->open ? __atomic_load_n(&own_head(t)->upper, __ATOMIC_RELAXED) : MAAT_NO_BOUND;
 }
 
 /* There is no time left between those that it must come behind and those that it must come before. */
@@ -260,48 +319,96 @@ static int write_items(struct vb_txn *t, struct vb_item **items, unsigned n)
 	return m > 0 ? vb_txn_stage(t, READ, items, m) : 0;
 }
 
-/* What it has read, and does not write after all. */
-static int mark_the_rest(struct vb_txn *t)
+static bool is_above(const struct vb_txn *t, uint64_t upper)
 {
-	unsigned n = 0;
+	return upper & MAAT_FROZEN || maat_time(upper) < t->commit_ts;
+}
 
-	for (unsigned i = 0; i < t->n; i++)
-		if (!(t->item[i].flags & (VB_ITEM_WRITE | VB_ITEM_HELD_S)))
-			t->some[n++] = &t->item[i];
-	return n > 0 ? read_items(t, t->some, n) : 0;
+static uint64_t frozen(const struct vb_txn *t)
+{
+	return maat_upper(t->commit_ts) | MAAT_FROZEN;
+}
+
+/* With the doorbell that publishes: whoever sees that it is frozen comes behind it, published or not. */
+static int publish(struct vb_txn *t)
+{
+	struct interval *i = vb_txn_own(t);
+	struct vb_lane *lane = vb_txn_lane(t->me);
+	uint64_t *known = &known_of(t)->upper;
+	int err;
+
+	if (i->open) {
+		*known = upper_now(t);
+		if (is_above(t, *known))
+			return is_empty(t);
+		vb_acc_cas(&lane->acc, VB_AMOD_TM, maat_upper_word(t->me->db, lane->place), *known,
+			   frozen(t), &i->old);
+	}
+	err = vb_txn_stage_all(t, PUBLISH, VB_ITEM_READ, VB_ITEM_WRITE);
+	if (err != 0 || !i->open)
+		return err;
+	/* By RPC it has not gone out, nor where there was nothing to publish. */
+	err = vb_acc_go(&lane->acc);
+	return err != 0 ? vb_txn_doom(t, VB_TXN_FABRIC, err) : 0;
 }
 
 static int prepare(struct vb_txn *t)
 {
-	int err = mark_the_rest(t);
+	const struct interval *i = vb_txn_own(t);
+	const uint64_t upper = i->open ? upper_now(t) : MAAT_NO_BOUND;
+	int err;
 
-	for (unsigned i = 0; i < t->n; i++)
-		maat_item(&t->item[i])->upper = upper_now(t);
-	if (err == 0)
-		err = vb_txn_stage_all(t, LOCK, VB_ITEM_WRITE, 0);
-	return err ? err : vb_txn_stage_all(t, PUBLISH, VB_ITEM_READ, VB_ITEM_WRITE);
+	for (unsigned k = 0; k < t->n; k++)
+		maat_item(&t->item[k])->upper = upper;
+	err = vb_txn_stage_all(t, LOCK, VB_ITEM_WRITE, 0);
+	return err ? err : publish(t);
 }
 
 /* From here on it commits at this time, or not at all. */
 static int freeze(struct vb_txn *t)
 {
 	const struct interval *i = vb_txn_own(t);
-	const uint64_t *known = upper_known(t);
+	uint64_t *known = &known_of(t)->upper;
 	int err = 1;
 
-	while (i->open && err == 1) {
-		if (*known & MAAT_FROZEN || maat_time(*known) < t->commit_ts)
-			return is_empty(t);
-		err = set_upper(t, maat_upper(t->commit_ts) | MAAT_FROZEN);
+	if (!i->open)
+		return 0;
+	if (i->old == *known || i->old == frozen(t)) {
+		*known = frozen(t);
+		return 0;
 	}
-	return i->open ? err : 0;
+	VB_SOMETIMES(200, "maat: another has moved the own bound before it was frozen");
+	*known = i->old;
+	while (err == 1) {
+		if (is_above(t, *known))
+			return is_empty(t);
+		err = set_upper(t, frozen(t));
+	}
+	return err;
+}
+
+/* With whatever the place posts next.  Whoever looks finds that the transaction has committed. */
+static void take_bound_away(struct vb_txn *t)
+{
+	struct vb_lane *lane = vb_txn_lane(t->me);
+	struct known *k = known_of(t);
+
+	k->leaves = true;
+	k->old = 0;
+	vb_acc_cas(&lane->acc, VB_AMOD_TM, maat_upper_word(t->me->db, lane->place), k->upper,
+		   MAAT_NO_BOUND, &k->old);
 }
 
 static int decide(struct vb_txn *t)
 {
+	const struct interval *i = vb_txn_own(t);
 	int err = freeze(t);
 
-	return err == 0 ? vb_txn_point(t) : err;
+	if (err == 0)
+		err = vb_txn_point(t);
+	if (err == 0 && i->open)
+		take_bound_away(t);
+	return err;
 }
 
 /* ---- what the engine has to know of the words ---- */
@@ -340,10 +447,10 @@ static const struct vb_cc_word words[] = {
 #define OPS(table)                                                                                 \
 	.meta_bytes = MAAT_META, .words = words, .n_words = VB_ARRAY_SIZE(words),                  \
 	.item_bytes = sizeof(struct maat_item), .txn_bytes = sizeof(struct interval),              \
-	.coordinator_bytes = sizeof(struct known), .stages = table, .n_stages = STAGES,            \
-	.commit = COMMIT, .release = RELEASE, .read = read_items, .write = write_items,            \
-	.prepare = prepare, .decide = decide, .unlocked = unlocked, .locked = locked,              \
-	.whose = vb_ts_named
+	.coordinator_bytes = VB_PLACES_TXN * sizeof(struct known), .stages = table,                \
+	.n_stages = STAGES, .commit = COMMIT, .release = RELEASE, .read = read_items,              \
+	.write = write_items, .prepare = prepare, .decide = decide, .unlocked = unlocked,          \
+	.locked = locked, .whose = vb_ts_named
 
 static const struct vb_stage_ops stages[] = STAGE_TABLE(maat_lock);
 

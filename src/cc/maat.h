@@ -72,7 +72,13 @@ static inline void maat_at_least(struct vb_stage *s, uint64_t time)
 		s->commit_ts = time;
 }
 
+/* Of one moment, or the lock word as it was before. */
+struct maat_pair {
+	uint64_t lock, version;
+};
+
 /* maat_read.c */
+void maat_ask_pair(struct vb_stage *s, const struct vb_item *it, struct maat_pair *p);
 void maat_read(struct vb_stage *s, struct vb_item **items, unsigned n);
 
 /* maat_lock.c */

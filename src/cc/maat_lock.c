@@ -22,7 +22,7 @@ struct reader {
 		uint64_t upper, lower;
 	} bounds;
 	uint64_t old, status; /* of its upper, and behind that */
-	bool settled;
+	bool settled, gone;
 };
 _Static_assert(offsetof(struct vb_place_head, lower) == offsetof(struct vb_place_head, upper) + 8,
 	       "one READ brings both");
@@ -123,12 +123,11 @@ static uint64_t below(const struct vb_stage *s, uint64_t upper)
 /* Is it certain that it commits before us, or not at all?  *gone: it has ended, and rts says when it committed. */
 static bool is_settled(struct vb_stage *s, struct reader *r, bool *gone)
 {
-	const uint64_t was = r->bounds.upper, state = r->status & VB_TS_STATE;
+	const uint64_t was = r->bounds.upper;
 
-	if (vb_ts_name(r->status) != r->ts ||
-	    (state != VB_TS_RUNNING && state != VB_TS_COMMITTED)) {
+	if (r->status != (r->ts | VB_TS_RUNNING)) {
 		VB_SOMETIMES(100, "maat: who has left a mark has ended");
-		*gone = true;
+		r->gone = *gone = true;
 		return true;
 	}
 	r->bounds.upper = r->old;
@@ -186,6 +185,24 @@ static bool look_at_bounds(struct vb_stage *s, struct vb_item **items, unsigned 
 	return vb_stage_go(s, items, n);
 }
 
+/* Of those that have ended, and have not cleared them, or not yet. */
+static void clear_marks(struct vb_stage *s, struct vb_item **items, unsigned n, struct locking *k)
+{
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned slot = 0; slot < MAAT_SLOTS; slot++) {
+			uint64_t *mark = &k->w[i].mark[slot];
+			unsigned j = 0;
+
+			while (j < k->readers && !(k->reader[j].gone && k->reader[j].ts == *mark))
+				j++;
+			if (j < k->readers)
+				vb_acc_cas(s->acc, VB_AMOD_IM,
+					   items[i]->at +
+						   maat_slot_at((uint8_t)(MAAT_FIRST_SLOT + slot)),
+					   k->reader[j].ts, 0, mark);
+		}
+}
+
 /* All of it is locked; T2 and T3. */
 static void look_at_readers(struct vb_stage *s, struct vb_item **items, unsigned n,
 			    struct locking *k)
@@ -200,6 +217,7 @@ static void look_at_readers(struct vb_stage *s, struct vb_item **items, unsigned
 	if (!bound_readers(s, items, n, k, &gone) || !gone)
 		return;
 	look_at_rts(s, items, n);
+	clear_marks(s, items, n, k);
 	if (vb_stage_go(s, items, n))
 		come_behind_rts(s, items, n);
 }

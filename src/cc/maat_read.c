@@ -17,18 +17,15 @@
 #include "base/sometimes.h"
 
 /* How many slots a reader tries that another has taken first. */
-#define SLOT_TRIES 3u
-
-struct pair {
-	uint64_t lock, version;
-};
+#define SLOT_TRIES 2u
 
 /* An item that is being read: how it was before the READ, in it, and behind it. */
 struct reading {
 	struct vb_item *it;
-	struct pair before, at, behind;
+	struct maat_pair before, at, behind;
 	uint64_t mark; /* what stood in its slot */
 	bool asked;    /* for the slot */
+	bool again;    /* for another one */
 	bool looks;    /* behind */
 };
 
@@ -49,7 +46,7 @@ static uint8_t home_slot(uint64_t ts)
 	return (uint8_t)(MAAT_FIRST_SLOT + vb_ts_place(ts) / VB_PLACES_EACH % MAAT_SLOTS);
 }
 
-static void ask_pair(struct vb_stage *s, const struct vb_item *it, struct pair *p)
+void maat_ask_pair(struct vb_stage *s, const struct vb_item *it, struct maat_pair *p)
 {
 	if (vb_stage_pair_whole(s)) {
 		vb_acc_read(s->acc, VB_READ_DI, maat_lock_word(it), p, sizeof(*p));
@@ -93,7 +90,7 @@ static bool look_before(struct vb_stage *s, struct vb_item **items, unsigned n, 
 	unsigned left = 0;
 
 	for (unsigned i = 0; i < *m; i++)
-		ask_pair(s, r[i].it, &r[i].before);
+		maat_ask_pair(s, r[i].it, &r[i].before);
 	if (!vb_stage_go(s, items, n))
 		return false;
 	for (unsigned i = 0; i < *m; i++)
@@ -140,38 +137,28 @@ static uint8_t empty_slot(const struct vb_item *it)
 	return 0;
 }
 
-/* The slot is another's; the next one to try, if there is one. */
-static void take_another_slot(struct vb_item *it, uint64_t whose)
+/* The slot is another's.  True: there is one to try next; else it has no mark, and is looked at again at the end. */
+static bool has_another_slot(struct vb_item *it, bool last)
 {
-	const uint8_t next = empty_slot(it);
-
-	VB_SOMETIMES(100, "maat: a slot is another's");
-	VB_SOMETIMES_IF(next == 0, 1000, "maat: all slots are others'");
-	it->seen = whose;
-	it->seen_slot = it->slot;
-	it->slot = next;
-	it->status = VB_TXN_SLOTS;
+	it->slot = last ? 0 : empty_slot(it);
+	VB_SOMETIMES_IF(it->slot != 0, 100, "maat: a slot is another's");
+	VB_SOMETIMES_IF(it->slot == 0, 100, "maat: there is no slot for a reader");
+	return it->slot != 0;
 }
 
 static void take(struct vb_stage *s, struct reading *r)
 {
 	struct vb_item *it = r->it;
-	/* It was read before, when it was to be written. */
-	const bool known = it->flags & VB_ITEM_FETCHED;
 
 	maat_item(it)->rts = vb_tuple_word(it->image, VB_TUPLE_META_AT);
-	if (known && it->version != r->at.version) {
-		VB_SOMETIMES(20000, "maat: what is marked at the end has changed");
-		it->status = VB_TXN_CHANGED;
-		return;
-	}
 	it->version = r->at.version;
 	it->flags |= VB_ITEM_FETCHED;
 	it->status = 0;
 	maat_at_least(s, maat_wts(it->version));
 }
 
-static void judge_read(struct vb_stage *s, struct reading *r)
+/* True: once more, for another slot. */
+static bool judge_read(struct vb_stage *s, struct reading *r, bool last)
 {
 	const struct vb_tuple_layout *l = vb_item_layout(r->it);
 	struct vb_item *it = r->it;
@@ -183,16 +170,14 @@ static void judge_read(struct vb_stage *s, struct reading *r)
 	}
 	if (!vb_item_is_key(it)) {
 		unmark(s, r);
-		return;
+		return false;
 	}
-	if (is_marked(it) && !(it->flags & VB_ITEM_HELD_S)) {
-		take_another_slot(it, r->mark);
-		return;
-	}
+	if (r->asked && !(it->flags & VB_ITEM_HELD_S) && has_another_slot(it, last))
+		return true;
 	r->at.version = vb_tuple_word(it->image, l->version_at);
 	if (!vb_stage_sealed(s)) {
 		r->looks = true;
-		return;
+		return false;
 	}
 	if (vb_stage_pair_whole(s))
 		r->at.lock = vb_tuple_word(it->image, l->lock_at);
@@ -200,6 +185,7 @@ static void judge_read(struct vb_stage *s, struct reading *r)
 		wait_for(s, r, r->at.lock);
 	else if (it->flags & VB_ITEM_BLIND || vb_tuple_whole(l, it->image))
 		take(s, r);
+	return false;
 }
 
 /* ---- behind ---- */
@@ -209,7 +195,7 @@ static bool look_behind(struct vb_stage *s, struct vb_item **items, unsigned n, 
 {
 	for (unsigned i = 0; i < m; i++)
 		if (r[i].looks)
-			ask_pair(s, r[i].it, &r[i].behind);
+			maat_ask_pair(s, r[i].it, &r[i].behind);
 	if (!vb_stage_go(s, items, n))
 		return false;
 	for (unsigned i = 0; i < m; i++) {
@@ -241,11 +227,11 @@ void maat_read(struct vb_stage *s, struct vb_item **items, unsigned n)
 		if (!vb_stage_go(s, items, n))
 			return;
 		for (unsigned i = 0; i < m; i++)
-			judge_read(s, &r[i]);
+			r[i].again = judge_read(s, &r[i], tries + 1 == SLOT_TRIES);
 		if (!look_behind(s, items, n, r, m))
 			return;
 		for (unsigned i = 0; i < m; i++)
-			if (r[i].it->status == VB_TXN_SLOTS && r[i].it->slot != 0)
+			if (r[i].again)
 				r[left++] = r[i];
 		m = left;
 	}

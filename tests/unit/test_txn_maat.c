@@ -314,37 +314,77 @@ static void not_spared(void **state)
 
 /* ---- marks ---- */
 
-/* Of transactions that have ended, or were never there. */
-static void fill_slots(struct world *w, unsigned n, uint64_t word)
+static void set_marks(struct world *w, unsigned n, uint64_t word)
 {
 	for (uint8_t slot = 0; slot < n; slot++)
 		vb_tuple_set_word(tuple_of(w, X), maat_slot_at(MAAT_FIRST_SLOT + slot), word);
 }
 
+/* As long as there is a slot a reader takes it, whosever its own is; without one it reads all the same. */
 static void slots(void **state)
+{
+	struct world w;
+
+	open_usual(&w, state, LONG_NS);
+	must(vb_txn_begin(w.a));
+	for (unsigned full = 0; full <= MAAT_SLOTS; full++) {
+		set_marks(&w, full, w.a->txn.ts);
+		must(vb_txn_begin(w.b));
+		must(read_key(&w, w.b, X));
+		must(update_key(&w, w.b, Y));
+		assert_int_equal(marks_of(&w, X), full < MAAT_SLOTS ? full + 1 : full);
+		must(vb_txn_commit(w.b));
+		assert_int_equal(marks_of(&w, X), full);
+		assert_true(rts_of(&w, X) >= w.b->txn.commit_ts);
+	}
+	set_marks(&w, MAAT_SLOTS, 0);
+	vb_txn_abort(w.a);
+	close_clean(&w);
+}
+
+/* What has no mark must be the same at the end, and nobody's. */
+static void without_a_slot(void **state)
+{
+	struct vb_coordinator *c;
+	struct world w;
+
+	open_usual(&w, state, LONG_NS);
+	must(vb_coordinator_open(w.db, 0, &c));
+	must(vb_txn_begin(c));
+	set_marks(&w, MAAT_SLOTS, c->txn.ts);
+	for (unsigned is_locked = 0; is_locked < 2; is_locked++) {
+		must(vb_txn_begin(w.b));
+		must(read_key(&w, w.b, X));
+		if (is_locked)
+			vb_tuple_set_word(tuple_of(&w, X), w.t->layout.lock_at, c->txn.ts);
+		else
+			(void)write_often(&w, w.a, X, 1);
+		must_end(w.b, vb_txn_commit(w.b), is_locked ? VB_TXN_LOCKED : VB_TXN_CHANGED);
+	}
+	vb_tuple_set_word(tuple_of(&w, X), w.t->layout.lock_at, 0);
+	set_marks(&w, MAAT_SLOTS, 0);
+	vb_txn_abort(c);
+	vb_coordinator_close(c);
+	close_clean(&w);
+}
+
+/* What one has left that is at another transaction by now bounds nobody, and the next writer clears it. */
+static void left_behind(void **state)
 {
 	struct world w;
 	uint64_t old;
 
 	open_usual(&w, state, LONG_NS);
-	(void)write_often(&w, w.a, Y, 1);
-	old = w.a->txn.ts;
-	(void)write_often(&w, w.a, Y, 2);
-	for (unsigned full = 1; full <= MAAT_SLOTS; full++) {
-		fill_slots(&w, full, old);
-		must(vb_txn_begin(w.b));
-		if (full == MAAT_SLOTS) {
-			must_end(w.b, read_key(&w, w.b, X), VB_TXN_SLOTS);
-		} else {
-			must(read_key(&w, w.b, X));
-			assert_int_equal(marks_of(&w, X), full + 1);
-			must(vb_txn_commit(w.b));
-		}
-		assert_int_equal(marks_of(&w, X), full);
-	}
-	/* They are in no writer's way. */
-	assert_int_equal(write_often(&w, w.b, X, 1), 2);
-	fill_slots(&w, MAAT_SLOTS, 0);
+	(void)write_often(&w, w.b, Y, 1);
+	old = w.b->txn.ts;
+	(void)write_often(&w, w.b, Y, 1);
+	must(vb_txn_begin(w.b));
+	must(read_key(&w, w.b, Z));
+	assert_int_equal(vb_ts_place(w.b->txn.ts), vb_ts_place(old));
+	set_marks(&w, 3, old);
+	assert_int_equal(write_often(&w, w.a, X, 1), 2);
+	assert_int_equal(marks_of(&w, X), 0);
+	must(vb_txn_commit(w.b));
 	close_clean(&w);
 }
 
@@ -391,8 +431,8 @@ static void locked(void **state)
 	close_clean(&w);
 }
 
-/* What was to be written and is only read after all is marked at the end, if it is the same still. */
-static void marked_at_the_end(void **state)
+/* What was to be written and is only read after all has no mark, either. */
+static void read_after_all(void **state)
 {
 	const struct record r = {0};
 	struct world w;
@@ -425,9 +465,9 @@ static uint64_t verbs_of(const struct vb_coordinator *me)
 	return n;
 }
 
-/* Read: the own upper bound once, mark and READ; rts if it is older, the own upper bound, the commit point, and the
- * mark away.  Written: READ; lock and READ, rts, the commit point, WRITE and lock; three more for each that has read
- * it. */
+/* Read: mark and READ; rts if it is older, the own bound frozen, the commit point, the mark and the bound away; the
+ * bound once more when a place is new.  Written: READ; lock and READ, rts, the commit point, WRITE and lock; three
+ * more for each that has read it. */
 static void costs(void **state)
 {
 	const struct kind *k = *state;
@@ -440,13 +480,15 @@ static void costs(void **state)
 	while (vb_table_node(w.t, far) == w.a->node)
 		far++;
 	(void)write_often(&w, w.a, far, 1); /* where the record is */
-	for (unsigned again = 0; again < 2; again++) {
+	for (unsigned again = 0; again < 4; again++) {
+		const unsigned anew = again < VB_PLACES_TXN;
+
 		must(vb_txn_begin(w.a));
 		n = verbs_of(w.a);
 		must(read_key(&w, w.a, far));
-		assert_int_equal(verbs_of(w.a) - n, 1 + 2);
+		assert_int_equal(verbs_of(w.a) - n, anew + 2);
 		must(vb_txn_commit(w.a));
-		assert_int_equal(verbs_of(w.a) - n, 1 + 2 + (again ? 0 : 1) + 3);
+		assert_int_equal(verbs_of(w.a) - n, anew + 2 + (again == 0) + 2 + 2);
 	}
 	for (unsigned reader = 0; reader < 2; reader++) {
 		must(vb_txn_begin(w.b));
@@ -477,9 +519,11 @@ int main(void)
 		{"spared", spared},
 		{"not spared", not_spared},
 		{"slots", slots},
+		{"without a slot", without_a_slot},
+		{"left behind", left_behind},
 		{"waits unmarked", waits_unmarked},
 		{"locked", locked},
-		{"marked at the end", marked_at_the_end},
+		{"read after all", read_after_all},
 		{"costs", costs},
 	};
 	static struct CMUnitTest tests[VB_ARRAY_SIZE(cases) * VB_ARRAY_SIZE(kinds_here)];
