@@ -17,48 +17,53 @@
  *	                                                                       lower it, its owner freezes it, by CAS
  *	lower          the first one as far as it knows; its owner's, and only ever a hint
  *
- *	begin      CAS upper -> no bound
  *	read       CAS mark 0 -> ts, READ                                       (what will be written: READ)
  *	lock       CAS lock word 0 -> ts, READ of all words; READs of rts and of each marked one's bounds;
  *	           CAS of its upper to below our time, READ of its status word
- *	publish    CAS rts -> time of the commit
- *	decide     CAS upper -> time of the commit, frozen; then the commit point
- *	commit     WRITE + CAS ts -> 0           release    CAS lock word ts -> 0, CAS mark ts -> 0
+ *	publish    CAS rts -> time of the commit; CAS own upper -> that time, frozen
+ *	           of what has no mark, READ of lock word and version behind that
+ *	commit     the commit point; CAS own upper -> no bound; WRITE + CAS ts -> 0
+ *	release    CAS lock word ts -> 0, CAS mark ts -> 0
  *
- * The time of a commit, c, is the smallest that is
+ * The time of a commit is the smallest that is
  *
  *	T1   not before wts of what it has read            T2   behind wts and rts of what it writes
- *	T3   behind the frozen time of each that has a mark on what it writes
+ *	T3   behind the frozen time of each that has a mark on what it writes, and runs
  *
- * and not above `upper`; else the transaction ends.  R, which reads version v of a record, and W, which writes
- * the next one, are ordered R -> W:
+ * and that spares those (maat_lock.c); if `upper` is before it, the transaction ends.  R, which reads version v of a
+ * record, and W, which writes the next one, are ordered R -> W:
  *
  *	W locks, and then looks at the marks.  R marks, then looks at the lock word, then at the version.
  *	If W has not seen R's mark    - R has come behind W's look: it sees W's lock, waits, and reads W's version; or
- *	                              - R has taken it away: it has ended, and if it has committed, it had published
+ *	                              - it has been taken away: R has ended, and if it has committed, it had published
  *	                                before, and W, which READs rts behind that look, comes behind it
  *	If W has seen it, and R       - runs, and is not frozen: W lowers its upper below W's own time, by a CAS
  *	                                which fails if R freezes first.  R's own CAS fails if W's came first
- *	                              - is frozen: W comes behind that time, whether or not R commits
- *	                              - has ended, or its place is at another: W READs rts once more, now that R is
- *	                                known to have published, or never to commit
+ *	                              - runs, and is frozen: W comes behind that time, whether or not R commits
+ *	                              - does not run: W READs rts once more, now that R is known to have published, or
+ *	                                never to commit
+ *	If R has found no slot        R publishes, and then looks at the lock word: it is W's, or is free.  If W locks
+ *	                              behind that, it finds rts
  *
  * Where R commits is so decided by one word, and whether it does by another, its status word: frozen is a promise
  * that it commits at that time or not at all.  The place's words name nobody.  A CAS of an upper that hits another
  * transaction bounds that one for nothing; that it has hit the right one, the status word says, READ behind it: a
- * transaction sets its words before its first mark, and the name never comes back.
+ * transaction has its words before its first mark, and the name never comes back.  Of who does not run an upper says
+ * nothing.
  *
  * Waiting: a reader waits for a lock word, and has none itself; who has one waits for nobody.  So there are no
  * deadlocks.  Marks are in nobody's way.
  *
- * Who dies leaves marks that bound nobody any more, and may be cleared by whoever is in need of a slot; bounds of
- * others that are lower than they had to be; rts that are higher; and locks (txn/recover.c).
+ * Who dies leaves marks: if it may commit yet, it is bounded by them as one that lives; else the next writer clears
+ * them.  Bounds of others that are lower than they had to be, and rts that are higher, end somebody for nothing.
+ * Locks: txn/recover.c.
  *
  * Departs from the paper (why, with the interleavings: doc/cc/maat.md):
  *   - no latches, neither on records nor on transactions (maat-as-published has the latter, and hangs);
  *   - rts is raised before the commit point, and looked at behind the marks;
  *   - what is written is marked by its lock, in the validation: the list wL has one place;
  *   - a transaction that is not at its place any more has been heard of by rts;
+ *   - who finds the list full goes on, and is validated;
  *   - what is read is whole.
  */
 #include "cc/maat.h"
@@ -78,11 +83,11 @@ struct interval {
 	uint64_t old; /* of its upper, when it was asked to be frozen */
 };
 
-/* A coordinator's, of the upper word of one of its places. */
+/* A coordinator's, of the upper word of one of its places.  Behind a commit its bound is taken away, which is asked
+ * for and not waited for: leaves, and old is what the CAS finds. */
 struct known {
 	uint64_t upper; /* what it was last */
-	uint64_t
-		old; /* when its bound was taken away behind a commit, which is asked for and not waited for */
+	uint64_t old;
 	bool leaves;
 };
 
