@@ -50,7 +50,7 @@ mkdir -p "$out"
 all=no-wait,wait-die,wound-wait,silo,sundial
 # Those of RCBench's table 2, in its order, and others that have verbs alone.
 table2=no-wait,wait-die,wound-wait,to,mvcc,silo
-table2_and=$table2,mvcc-rcc,cicada,bounded-wait,sundial,dslr-2pl
+table2_and=$table2,mvcc-rcc,cicada,maat,bounded-wait,sundial,dslr-2pl
 # RCBench, section 6.1; how many operations a transaction has is not said there, we take 10.
 sim="--fabric sim --nodes 4"
 rcb="--workload ycsb --ops 10 --record-bytes 1024 --write-ratio 0.2"
@@ -152,8 +152,8 @@ sigma() {
 	# The records of five operations, one of which writes, are on the other node; near and far index READs are in
 	# one count, and keys fall on both nodes alike.
 	table sigma '
-	def sigma: {"no-wait": 23.5, "wait-die": 30.2, "wound-wait": 31.2, "to": 25.4, "mvcc": 22.8, "mvcc-rcc": 22.8, "silo": 17.7, "cicada": 32.2};
-	def printed: {"no-wait": 15, "wait-die": 20, "wound-wait": 20, "to": 18, "mvcc": 17, "silo": 13, "cicada": 21};
+	def sigma: {"no-wait": 23.5, "wait-die": 30.2, "wound-wait": 31.2, "to": 25.4, "mvcc": 22.8, "mvcc-rcc": 22.8, "silo": 17.7, "cicada": 32.2, "maat": 51.3};
+	def printed: {"no-wait": 15, "wait-die": 20, "wound-wait": 20, "to": 18, "mvcc": 17, "silo": 13, "cicada": 21, "maat": 30};
 	(["protocol", "READ", "WRITE", "atomic", "together", "as RCBench prints it", "index READs", "all far", "near atomics", "aborts %", "paper: σ", "far / σ"] | head),
 	("'"$table2_and"'" | split(",")[] as $p | $all.sigma[$p] | .verbs_per_txn as $v | .prims_per_txn as $n | ($n."index READ" / 2) as $index |
 	["`\($p)`", ($v.read - $index | r2), ($v.write | r2), ($v.atomic | r2), ($v.all - $index | r2), (printed[$p] // "-"), ($index | r2), ($v.all | r2),

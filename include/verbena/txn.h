@@ -33,12 +33,12 @@
  * failed need check only at its end.
  *
  * What is promised.  Committed transactions are serializable, whatever the protocol: it is as if
- * they had run one after the other.  All protocols but `sundial`, `mvcc`, `mvcc-rcc`, `cicada`, `to` and
+ * they had run one after the other.  All protocols but `sundial`, `maat`, `mvcc`, `mvcc-rcc`, `cicada`, `to` and
  * `to-cascade` are strictly serializable: in that order a transaction comes after those that had ended before
  * it began.
  * Who begins with less (vb_txn_begin_with) is promised less, and takes nothing from the others.  What a
  * transaction reads while it runs is whole: no record is ever half of one version and half of another.
- * But with `silo`, `mocc`, `sundial` and `cicada` two records may be of different moments; such a transaction
+ * But with `silo`, `mocc`, `sundial`, `maat` and `cicada` two records may be of different moments; such a transaction
  * cannot commit.  At VB_READ_COMMITTED they may, too, and it commits.  With `to-cascade` a record may be one
  * whose writer has yet to commit, and may not; then its readers cannot either.
  *
@@ -72,7 +72,7 @@ struct vb_db_server;
 struct vb_db_params {
 	/* The protocol: "no-wait", "wait-die", "wound-wait" or "bounded-wait", each also with "-sx" for
 	 * shared and exclusive locks; "wait-die-fair"; "dslr-2pl"; "silo"; "drtm-h"; "mocc"; "sundial";
-	 * "mvcc"; "mvcc-rcc"; "cicada"; "to"; "to-cascade"; and "calvin", where all that a transaction touches
+	 * "maat"; "mvcc"; "mvcc-rcc"; "cicada"; "to"; "to-cascade"; and "calvin", where all that a transaction touches
 	 * is declared (vb_txn_declare).  See `verbena list`. */
 	const char *cc;
 	/* One digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL: all one-sided;
@@ -268,7 +268,8 @@ enum vb_txn_cause {
 	/* A record that was read has changed since; mvcc, mvcc-rcc, cicada, to, to-cascade: it came too late for
 	 * a record, which a younger one has read or written. */
 	VB_TXN_CHANGED,
-	/* sundial: a lease could not be extended. */
+	/* sundial: a lease could not be extended.  maat: between those that it had to come behind, and those
+	 * that it had to come before, no time was left. */
 	VB_TXN_LEASE,
 	/* One record had more readers than it has room for; mvcc, mvcc-rcc, cicada: more versions since the
 	 * transaction began. */

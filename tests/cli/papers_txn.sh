@@ -34,7 +34,7 @@ run_script "$work/build"
 is 'every table: exit status 0' [ "$status" = 0 ]
 is 'nothing on stderr' [ ! -s "$work/err" ]
 has_rows 'What fewer records change' '^. [0-9]+ ' 2
-has_rows 'Primitives as RCBench counts them' '^. `' 11
+has_rows 'Primitives as RCBench counts them' '^. `' 12
 has_rows 'Primitives of each transaction' '^. `' 14
 has_rows 'One-sided against RPC, nothing batched' '^. `' 5
 # These numbers are of this tree's own output: of the simulator's profiles, the workloads' draws and the

@@ -238,6 +238,23 @@ static void published(void **state)
 	close_clean(&w);
 }
 
+/* Another reader has raised rts since B has seen it, and not so far. */
+static void published_twice(void **state)
+{
+	struct world w;
+
+	open_usual(&w, state, LONG_NS);
+	(void)write_often(&w, w.a, Z, 5);
+	must(vb_txn_begin(w.b));
+	must(read_key(&w, w.b, X));
+	must(update_key(&w, w.b, Z));
+	alone(w.a, read_key(&w, w.a, X));
+	assert_int_equal(rts_of(&w, X), 1);
+	must(vb_txn_commit(w.b));
+	assert_int_equal(rts_of(&w, X), 7);
+	close_clean(&w);
+}
+
 /* B has committed, and its mark is still there. */
 static void committed_and_marked(void **state)
 {
@@ -388,14 +405,34 @@ static void left_behind(void **state)
 	close_clean(&w);
 }
 
+static unsigned met;
+
+static void on_met(void *ctx, const struct vb_txn *t, const struct vb_item *it)
+{
+	(void)t;
+	(void)it;
+	met++;
+	assert_int_equal(marks_of(ctx, X), 0);
+}
+
+static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
+{
+	(void)ctx;
+	(void)t;
+	(void)committed;
+}
+
 /* Who waits for a writer is not bounded meanwhile: it has no mark. */
 static void waits_unmarked(void **state)
 {
 	struct world w;
+	const struct vb_txn_watch watch = {.ctx = &w, .ended = on_ended, .met = on_met};
 	uint64_t waits;
 
 	open_usual(&w, state, LONG_NS);
 	must(vb_txn_begin(w.a));
+	w.db->watch = &watch;
+	met = 0;
 	for (unsigned reads_before = 0; reads_before < 2; reads_before++) {
 		vb_tuple_set_word(tuple_of(&w, X), w.t->layout.lock_at, w.a->txn.ts);
 		must(vb_txn_begin_with(w.b, &soon));
@@ -406,6 +443,8 @@ static void waits_unmarked(void **state)
 		assert_int_equal(marks_of(&w, X), 0);
 		vb_tuple_set_word(tuple_of(&w, X), w.t->layout.lock_at, 0);
 	}
+	assert_true(met > 0);
+	w.db->watch = NULL;
 	vb_txn_abort(w.a);
 	close_clean(&w);
 }
@@ -514,6 +553,7 @@ int main(void)
 		{"no time between", no_time_between},
 		{"second writer", second_writer},
 		{"published", published},
+		{"published twice", published_twice},
 		{"committed and marked", committed_and_marked},
 		{"frozen", frozen},
 		{"spared", spared},
