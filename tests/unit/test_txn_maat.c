@@ -405,6 +405,23 @@ static void left_behind(void **state)
 	close_clean(&w);
 }
 
+/* The answer to its mark is lost: whichever slot it was, it is free behind the transaction. */
+static void unheard(void **state)
+{
+	struct world w;
+	struct vb_item *it;
+
+	open_usual(&w, state, LONG_NS);
+	must(vb_txn_begin(w.b));
+	must(read_key(&w, w.b, X));
+	it = &w.b->txn.item[0];
+	assert_true(it->flags & VB_ITEM_HELD_S && it->slot > MAAT_FIRST_SLOT);
+	it->flags = (uint16_t)((it->flags & ~VB_ITEM_HELD_S) | VB_ITEM_MAYBE_S);
+	assert_int_equal(marks_of(&w, X), 1);
+	vb_txn_abort(w.b);
+	close_clean(&w);
+}
+
 static unsigned met;
 
 static void on_met(void *ctx, const struct vb_txn *t, const struct vb_item *it)
@@ -561,6 +578,7 @@ int main(void)
 		{"slots", slots},
 		{"without a slot", without_a_slot},
 		{"left behind", left_behind},
+		{"unheard", unheard},
 		{"waits unmarked", waits_unmarked},
 		{"locked", locked},
 		{"read after all", read_after_all},
