@@ -16,6 +16,12 @@ int vb_hook_ep_make(struct vb_fabric *f, uint16_t node, size_t size, struct vb_e
 /* -EOPNOTSUPP, said, unless the lower fabric's verbs complete inline. */
 int vb_hook_needs_inline(const struct vb_fabric *lower, const char *hook);
 
+/* What a verb is for; those for one node are ordered. */
+static inline uint16_t vb_hook_node_of(const struct vb_verb *v)
+{
+	return v->op == VB_OP_SEND ? vb_peer_node(v->peer) : vb_addr_node(v->addr);
+}
+
 void vb_hook_close(struct vb_fabric *f);
 void vb_hook_after_fork(struct vb_fabric *f);
 int vb_hook_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out);

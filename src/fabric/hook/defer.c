@@ -65,11 +65,6 @@ static const struct defer_fabric *fabric_of(const struct defer_ep *e)
 
 /* ---- what the interface orders ---- */
 
-static uint16_t node_of(const struct vb_verb *v)
-{
-	return v->op == VB_OP_SEND ? vb_peer_node(v->peer) : vb_addr_node(v->addr);
-}
-
 static bool writes(const struct vb_verb *v)
 {
 	return v->op == VB_OP_WRITE || v->op == VB_OP_SEND || v->op == VB_OP_WRITE_NOTIFY;
@@ -78,7 +73,7 @@ static bool writes(const struct vb_verb *v)
 /* Whether `later` must not run before `earlier` has. */
 static bool blocks(const struct vb_verb *earlier, const struct vb_verb *later)
 {
-	if (node_of(earlier) != node_of(later))
+	if (vb_hook_node_of(earlier) != vb_hook_node_of(later))
 		return false;
 	if (writes(later))
 		return writes(earlier) || (later->flags & VB_FENCE);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fails verbs on purpose.  A signalled verb fails before it runs (-VB_EPEERGONE, nothing happened)
- * or after (-VB_EUNKNOWN, it happened); an unsignalled SEND is dropped.  Needs a fabric whose verbs
- * complete at once, because it takes batches apart; the simulator has faults of its own.
+ * Fails verbs on purpose.  A signalled verb fails before it runs (-VB_EPEERGONE, nothing happened), and with it
+ * what the batch has behind it for the same node, as the interface has it; or it fails after (-VB_EUNKNOWN, it
+ * happened); an unsignalled SEND is dropped.  Needs a fabric whose verbs complete at once, because it takes
+ * batches apart; the simulator has faults of its own.
  */
 #define VB_LOG_ROOM "hook"
 #include "fabric/hook/common.h"
@@ -36,14 +37,44 @@ static enum fate draw(struct fault_ep *e, const struct vb_verb *v)
 	return vb_rng_chance(&e->rng, p->fail_after) ? FATE_AFTER : FATE_RUN;
 }
 
+/* The nodes that have refused something of the batch. */
+struct refusals {
+	uint16_t node[VB_BATCH_MAX];
+	unsigned n;
+};
+
+static bool has_refused(const struct refusals *r, uint16_t node)
+{
+	for (unsigned i = 0; i < r->n; i++)
+		if (r->node[i] == node)
+			return true;
+	return false;
+}
+
+/* A datagram is beside them all. */
+static enum fate fate_of(struct fault_ep *e, const struct vb_verb *v, struct refusals *r)
+{
+	const uint16_t node = vb_hook_node_of(v);
+	enum fate fate = draw(e, v);
+
+	if (fate == FATE_DROP)
+		return fate;
+	if (has_refused(r, node))
+		return FATE_BEFORE;
+	if (fate == FATE_BEFORE)
+		r->node[r->n++] = node;
+	return fate;
+}
+
 /* Verbs that are struck part the batch; what is between them is posted in order. */
 static int fault_post(struct vb_ep *ep, struct vb_batch *batch)
 {
 	struct vb_ep *lower = ep->lower;
+	struct refusals r = {.n = 0};
 
 	for (unsigned i = 0; i < batch->n; i++) {
 		struct vb_batch one = {.verbs = &batch->verbs[i], .n = 1};
-		enum fate fate = draw((struct fault_ep *)ep, one.verbs);
+		enum fate fate = fate_of((struct fault_ep *)ep, one.verbs, &r);
 		int rc;
 
 		one.verbs->status = fate == FATE_BEFORE ? -VB_EPEERGONE : 0;

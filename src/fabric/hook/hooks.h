@@ -21,8 +21,8 @@ void vb_hook_count_totals(struct vb_fabric *hook, struct vb_count_totals *out);
 int vb_hook_trace(struct vb_fabric *lower, FILE *to, struct vb_fabric **out);
 uint64_t vb_hook_trace_hash(struct vb_fabric *hook);
 
-/* Fails verbs with the given probabilities: before they run (-VB_EPEERGONE) or after (-VB_EUNKNOWN:
- * it happened, the answer was lost), and drops unsignalled SENDs.  With drop_datagram it has
+/* Fails verbs with the given probabilities: before they run (-VB_EPEERGONE, with all that the batch has behind
+ * them for their node) or after (-VB_EUNKNOWN: it happened, the answer was lost), and drops unsignalled SENDs.  With drop_datagram it has
  * VB_CAP_DATAGRAM: SENDs so flagged are lost with that chance, and nobody is told. */
 struct vb_fault_params {
 	double fail_before, fail_after, drop_send, drop_datagram;

@@ -167,6 +167,53 @@ static void test_fail_before(void **state)
 	assert_int_equal(*local, 0);
 }
 
+/* Of a batch's verbs for one node: those up to the refused one happen, and none behind it, signalled or not; those
+ * for the other node are none of it. */
+static void test_refused_in_order(void **state)
+{
+	const struct vb_fabric_params fp = {
+		.fabric = "shm", .nodes = 2, .node_bytes = 1 << 16, .endpoints = 8};
+	const struct vb_fault_params p = {.fail_before = 0.2, .seed = 1};
+	unsigned refused = 0, between = 0;
+	struct vb_fabric *lower;
+	uint64_t one = 1;
+	vb_addr at[2];
+	bool fresh;
+
+	(void)state;
+	assert_int_equal(vb_fabric_open(&fp, &lower), 0);
+	assert_int_equal(vb_hook_fault(lower, &p, &f), 0);
+	assert_int_equal(vb_ep_open(f, 0, &ep), 0);
+	for (uint16_t n = 0; n < 2; n++)
+		assert_int_equal(vb_region(f, n, "words", 64, &at[n], &fresh), 0);
+	for (unsigned t = 0; t < TRIALS / 20; t++) {
+		struct vb_verb v[8];
+		bool is[2] = {false, false};
+
+		for (unsigned i = 0; i < 8; i++) {
+			uint64_t *word = vb_local(f, at[i % 2] + i / 2 * 8, 8);
+
+			*word = 0;
+			v[i] = (struct vb_verb){.op = VB_OP_WRITE,
+						.flags = i < 4 || i > 5 ? VB_SIGNALLED : 0,
+						.addr = at[i % 2] + i / 2 * 8,
+						.buf = &one,
+						.len = 8};
+		}
+		(void)vb_post_wait(ep, v, 8);
+		for (unsigned i = 0; i < 8; i++) {
+			const uint64_t *word = vb_local(f, at[i % 2] + i / 2 * 8, 8);
+
+			is[i % 2] |= v[i].status == -VB_EPEERGONE;
+			assert_int_equal(v[i].status, is[i % 2] ? -VB_EPEERGONE : 0);
+			assert_int_equal(*word, !is[i % 2]);
+		}
+		refused += is[0];
+		between += is[0] != is[1];
+	}
+	assert_true(refused > TRIALS / 80 && between > TRIALS / 100);
+}
+
 static void test_fail_after(void **state)
 {
 	uint64_t old = 42, *local;
@@ -391,6 +438,7 @@ int main(void)
 		cmocka_unit_test(test_trace_shm),
 		cmocka_unit_test(test_trace_sim),
 		cmocka_unit_test_teardown(test_fail_before, teardown),
+		cmocka_unit_test_teardown(test_refused_in_order, teardown),
 		cmocka_unit_test_teardown(test_fail_after, teardown),
 		cmocka_unit_test_teardown(test_drop_send, teardown),
 		cmocka_unit_test_teardown(test_fault_rates, teardown),
