@@ -465,14 +465,16 @@ int vb_mcas64_slow(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t expect
 }
 
 int vb_mcas128_slow(struct vb_ep *ep, vb_addr a, struct vb_u128 expect, struct vb_u128 expect_mask,
-		    struct vb_u128 value, struct vb_u128 value_mask, struct vb_u128 *old)
+		    struct vb_u128 value, struct vb_u128 value_mask, uint64_t not_after,
+		    struct vb_u128 *old)
 {
 	struct vb_verb v = {.op = VB_OP_MCAS128,
 			    .addr = a,
 			    .compare = expect,
 			    .compare_mask = expect_mask,
 			    .swap = value,
-			    .swap_mask = value_mask};
+			    .swap_mask = value_mask,
+			    .not_after_ns = not_after};
 
 	return run_pair(ep, &v, old);
 }

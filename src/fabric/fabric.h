@@ -437,7 +437,8 @@ int vb_cas64_slow(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t value, 
 int vb_mcas64_slow(struct vb_ep *ep, vb_addr a, uint64_t expect, uint64_t expect_mask,
 		   uint64_t value, uint64_t value_mask, uint64_t not_after, uint64_t *old);
 int vb_mcas128_slow(struct vb_ep *ep, vb_addr a, struct vb_u128 expect, struct vb_u128 expect_mask,
-		    struct vb_u128 value, struct vb_u128 value_mask, struct vb_u128 *old);
+		    struct vb_u128 value, struct vb_u128 value_mask, uint64_t not_after,
+		    struct vb_u128 *old);
 int vb_mfaa128_slow(struct vb_ep *ep, vb_addr a, struct vb_u128 add, struct vb_u128 bounds,
 		    uint64_t not_after, struct vb_u128 *old);
 
@@ -527,7 +528,21 @@ static inline int vb_mcas128(struct vb_ep *ep, vb_addr a, struct vb_u128 expect,
 		ep->count[VB_OP_MCAS128]++;
 		return ep->ops->mcas128(ep, a, expect, expect_mask, value, value_mask, old);
 	}
-	return vb_mcas128_slow(ep, a, expect, expect_mask, value, value_mask, old);
+	return vb_mcas128_slow(ep, a, expect, expect_mask, value, value_mask, 0, old);
+}
+
+static inline int vb_mcas128_before(struct vb_ep *ep, vb_addr a, struct vb_u128 expect,
+				    struct vb_u128 expect_mask, struct vb_u128 value,
+				    struct vb_u128 value_mask, uint64_t not_after,
+				    struct vb_u128 *old)
+{
+	if (vb_likely(ep->ops->mcas128 != NULL)) {
+		if (not_after != VB_FOREVER && vb_ep_now_early(ep) > not_after)
+			return -VB_ETOOLATE;
+		ep->count[VB_OP_MCAS128]++;
+		return ep->ops->mcas128(ep, a, expect, expect_mask, value, value_mask, old);
+	}
+	return vb_mcas128_slow(ep, a, expect, expect_mask, value, value_mask, not_after, old);
 }
 
 static inline int vb_mfaa128(struct vb_ep *ep, vb_addr a, struct vb_u128 add, struct vb_u128 bounds,

@@ -67,12 +67,16 @@ static void rounds(struct vb_lock_client *a, struct vb_lock_client *b)
 	}
 }
 
-static void late(const char *lock, const char *options)
+static void late_on(const char *lock, const char *options, const char *fabric)
 {
-	const struct vb_fabric_params fp = {
-		.fabric = "sim", .nodes = 2, .node_bytes = 4u << 20, .endpoints = 8};
+	const struct vb_fabric_params fp = {.fabric = "sim",
+					    .options = fabric,
+					    .nodes = 2,
+					    .node_bytes = 4u << 20,
+					    .endpoints = 8};
 	const struct vb_lock_space_params sp = {
 		.lock = lock, .options = options, .locks = 2, .lease_ns = 60000000000ull};
+	struct vb_lock_server *server;
 	struct vb_lock_client *a, *b;
 	struct vb_lock_space *s;
 	struct vb_fabric *f;
@@ -80,6 +84,7 @@ static void late(const char *lock, const char *options)
 
 	must(vb_fabric_open(&fp, &f));
 	must(vb_lock_space_open(f, &sp, &s));
+	must(vb_lock_server_start(s, 0, 0, 1, &server));
 	must(vb_lock_client_open(s, 0, &a));
 	must(vb_lock_client_open(s, 1, &b));
 	w = (struct world){.real = a->ep->ops, .ops = *a->ep->ops};
@@ -94,10 +99,17 @@ static void late(const char *lock, const char *options)
 		must(vb_lock_try(a, i, VB_EXCLUSIVE, &g));
 		must(vb_lock_release(a, &g));
 	}
+	assert_int_equal(a->recoveries + b->recoveries, 0);
 	vb_lock_client_close(a);
 	vb_lock_client_close(b);
+	vb_lock_server_stop(server);
 	must(vb_lock_space_close(s));
 	must(vb_fabric_close(f));
+}
+
+static void late(const char *lock, const char *options)
+{
+	late_on(lock, options, NULL);
 }
 
 static void test_cas(void **state)
@@ -138,7 +150,16 @@ static void test_rma_rw_one_group(void **state)
 	late("rma-rw", "group=2");
 }
 
-/* They would find it out, a lease later; as shiftlock does. */
+/* In either form of the entry.  A recovery would find it out, three leases later: there is none. */
+static void test_shiftlock(void **state)
+{
+	(void)state;
+	late_on("shiftlock", NULL, "profile=cx5");
+	late_on("shiftlock", "max_writers=1", "profile=cx5");
+	late_on("shiftlock", NULL, "profile=plain64");
+}
+
+/* They would find it out, a lease later. */
 static void test_with_leases(void **state)
 {
 	(void)state;
@@ -154,7 +175,9 @@ static void ends(const char *lock, enum vb_mode mode, int how)
 {
 	const struct vb_fabric_params fp = {
 		.fabric = "sim", .nodes = 2, .node_bytes = 4u << 20, .endpoints = 8};
-	const struct vb_lock_space_params sp = {.lock = lock, .locks = 2};
+	const struct vb_lock_space_params sp = {
+		.lock = lock, .locks = 2, .lease_ns = 60000000000ull};
+	struct vb_lock_server *server;
 	struct vb_lock_client *a, *b;
 	struct vb_lock_space *s;
 	struct vb_fabric *f;
@@ -163,6 +186,7 @@ static void ends(const char *lock, enum vb_mode mode, int how)
 
 	must(vb_fabric_open(&fp, &f));
 	must(vb_lock_space_open(f, &sp, &s));
+	must(vb_lock_server_start(s, 0, 0, 1, &server));
 	must(vb_lock_client_open(s, 0, &a));
 	must(vb_lock_client_open(s, 1, &b));
 	must(vb_lock_acquire(a, 1, mode, VB_FOREVER_NS, &g));
@@ -178,6 +202,7 @@ static void ends(const char *lock, enum vb_mode mode, int how)
 	a->ep->ops = w.real;
 	vb_lock_client_close(a);
 	vb_lock_client_close(b);
+	vb_lock_server_stop(server);
 	must(vb_lock_space_close(s));
 	must(vb_fabric_close(f));
 }
@@ -195,16 +220,26 @@ static void test_refused_for_good(void **state)
 		/* What becomes of an addition that is lost is not asked for. */
 		if (how[i] != -VB_EUNKNOWN)
 			ends("retry-on-fail", VB_SHARED, how[i]);
+		/* What is lost is left to the recovery. */
+		if (how[i] != -VB_EUNKNOWN)
+			ends("shiftlock", VB_EXCLUSIVE, how[i]);
+		if (how[i] == -VB_EPEERGONE)
+			ends("shiftlock", VB_SHARED, how[i]);
 	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cas),         cmocka_unit_test(test_retry_on_fail),
-		cmocka_unit_test(test_mcs),         cmocka_unit_test(test_ncosed),
-		cmocka_unit_test(test_rma_rw),      cmocka_unit_test(test_rma_rw_one_group),
-		cmocka_unit_test(test_with_leases), cmocka_unit_test(test_refused_for_good),
+		cmocka_unit_test(test_cas),
+		cmocka_unit_test(test_retry_on_fail),
+		cmocka_unit_test(test_mcs),
+		cmocka_unit_test(test_ncosed),
+		cmocka_unit_test(test_rma_rw),
+		cmocka_unit_test(test_rma_rw_one_group),
+		cmocka_unit_test(test_shiftlock),
+		cmocka_unit_test(test_with_leases),
+		cmocka_unit_test(test_refused_for_good),
 	};
 
 	return cmocka_run_group_tests_name("late", tests, NULL, NULL);

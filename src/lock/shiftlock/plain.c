@@ -73,6 +73,14 @@ int sl_plain_read(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry
 	return err;
 }
 
+/* A look changes nothing, whatever has become of it. */
+static int look(struct vb_ep *ep, vb_addr entry, uint64_t *word)
+{
+	int err = vb_read64(ep, entry, word);
+
+	return vb_unlikely(err == -VB_EUNKNOWN) ? -VB_ETOOLATE : err;
+}
+
 /* Each CAS that fails shows another client's that has succeeded.  How often that happens has no
  * bound. */
 int sl_plain_mcas(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
@@ -83,7 +91,7 @@ int sl_plain_mcas(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry
 	uint64_t word = VB_CHANCE(200, "shiftlock: has forgotten the entry") ? 0 : *guess, seen,
 		 next;
 	bool looked = word == 0;
-	int err = looked ? vb_read64(ep, entry, &word) : 0;
+	int err = looked ? look(ep, entry, &word) : 0;
 
 	while (err == 0) {
 		struct vb_u128 e = wide(s, word), n;
@@ -95,14 +103,14 @@ int sl_plain_mcas(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry
 				return 0;
 			/* That is what we remember: look whether it is still so. */
 			looked = true;
-			err = vb_read64(ep, entry, &word);
+			err = look(ep, entry, &word);
 			continue;
 		}
 		n.lo = (e.lo & ~swap_mask.lo) | (swap.lo & swap_mask.lo);
 		n.hi = (e.hi & ~swap_mask.hi) | (swap.hi & swap_mask.hi);
 		next = narrow(s, &n);
 		*posted_ns = vb_ep_now_early(ep);
-		err = vb_cas64(ep, entry, word, next, &seen);
+		err = vb_cas64_before(ep, entry, word, next, VB_FOREVER, &seen);
 		if (err == 0 && seen == word) {
 			*guess = next;
 			return 0;
@@ -124,7 +132,7 @@ int sl_plain_enter(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entr
 		   struct vb_u128 *old)
 {
 	uint64_t word;
-	int err = vb_faa64(ep, entry, 1ull << RDR_SHIFT, &word);
+	int err = vb_faa64_before(ep, entry, 1ull << RDR_SHIFT, VB_FOREVER, &word);
 
 	if (err == 0)
 		*old = wide(s, word);

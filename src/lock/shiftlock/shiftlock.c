@@ -93,6 +93,12 @@ static int sl_read(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128
 	return vb_read(me->ep, c->entry, e, sizeof(*e));
 }
 
+static struct sl_change change_of(struct vb_u128 compare, struct vb_u128 compare_mask,
+				  struct vb_u128 swap, struct vb_u128 swap_mask)
+{
+	return (struct sl_change){compare, compare_mask, swap, swap_mask};
+}
+
 /* *posted_ns: when the verb that made the change, or found that none is due, was posted; NULL where
  * it does not matter, which saves a look at the clock.  Until until_ns, where others' changes can come
  * in between. */
@@ -100,17 +106,13 @@ static int sl_mcas_until(struct vb_lock_client *me, struct vb_claim *c, struct v
 			 struct vb_u128 compare_mask, struct vb_u128 swap, struct vb_u128 swap_mask,
 			 struct vb_u128 *old, uint64_t *posted_ns, uint64_t until_ns)
 {
-	if (vb_unlikely(sl_is_plain(me->space))) {
-		uint64_t unasked;
+	const struct sl_change change = change_of(compare, compare_mask, swap, swap_mask);
+	uint64_t *word = &vb_claim_as(struct sl_claim, c)->word;
+	int err = sl_change_once(me, c->entry, &change, word, old, posted_ns, until_ns);
 
-		return sl_plain_mcas(me->space, me->ep, c->entry, compare, compare_mask, swap,
-				     swap_mask, old, &vb_claim_as(struct sl_claim, c)->word,
-				     posted_ns != NULL ? posted_ns : &unasked, &me->retries,
-				     until_ns);
-	}
-	if (posted_ns != NULL)
-		*posted_ns = vb_ep_now_early(me->ep);
-	return vb_mcas128(me->ep, c->entry, compare, compare_mask, swap, swap_mask, old);
+	if (vb_likely(err == 0))
+		return 0;
+	return sl_change_on(me, c->entry, &change, word, old, posted_ns, until_ns, err);
 }
 
 static int sl_mcas(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 compare,
@@ -119,6 +121,18 @@ static int sl_mcas(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128
 {
 	return sl_mcas_until(me, c, compare, compare_mask, swap, swap_mask, old, posted_ns,
 			     SL_TO_THE_END);
+}
+
+/* Of a release, which is asked for until it is known. */
+static int sl_mcas_back(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 compare,
+			struct vb_u128 compare_mask, struct vb_u128 swap, struct vb_u128 swap_mask,
+			struct vb_u128 *old)
+{
+	const struct sl_change change = change_of(compare, compare_mask, swap, swap_mask);
+	uint64_t *word = &vb_claim_as(struct sl_claim, c)->word;
+	int err = sl_change_once(me, c->entry, &change, word, old, NULL, SL_TO_THE_END);
+
+	return vb_likely(err == 0) ? 0 : sl_change_back_on(me, c->entry, &change, word, old, err);
 }
 
 /* What names us in the tail. */
@@ -485,13 +499,19 @@ static int enqueue_reader(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct vb_u128 one = {.lo = 1ull << SL_RDR_SHIFT};
 	const struct vb_u128 bounds = {.lo = SL_BOUNDS_LO, .hi = SL_BOUNDS_HI};
-	uint64_t posted = vb_ep_now_early(me->ep);
+	uint64_t posted;
 	struct vb_u128 e;
-	int err = sl_is_plain(me->space) ? sl_plain_enter(me->space, me->ep, c->entry, &e)
-					 : vb_mfaa128(me->ep, c->entry, one, bounds, &e);
+	unsigned asks = 0;
+	int err;
 
+	do {
+		posted = vb_ep_now_early(me->ep);
+		err = sl_is_plain(me->space)
+			      ? sl_plain_enter(me->space, me->ep, c->entry, &e)
+			      : vb_mfaa128_before(me->ep, c->entry, one, bounds, VB_FOREVER, &e);
+	} while (vb_unlikely(err == -VB_ETOOLATE) && ++asks < vb_lock_asks(me->space));
 	if (err)
-		return err;
+		return vb_lock_refusal(err);
 	joined(c, &e);
 	if (vb_likely(!(e.lo & SL_TAIL_MASK)))
 		return granted_at_once(me, c, &e, posted);
@@ -602,9 +622,10 @@ static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 	int err;
 
 	vb_phase(me, VB_PHASE_IA);
-	err = sl_mcas(me, c, (struct vb_u128){.hi = s->rel}, (struct vb_u128){.hi = UINT64_MAX},
-		      (struct vb_u128){.lo = epoch ? SL_EPOCH : 0, .hi = pass.rel},
-		      (struct vb_u128){.lo = SL_EPOCH, .hi = UINT64_MAX}, &old, NULL);
+	err = sl_mcas_back(me, c, (struct vb_u128){.hi = s->rel},
+			   (struct vb_u128){.hi = UINT64_MAX},
+			   (struct vb_u128){.lo = epoch ? SL_EPOCH : 0, .hi = pass.rel},
+			   (struct vb_u128){.lo = SL_EPOCH, .hi = UINT64_MAX}, &old);
 	if (err)
 		return err;
 	if (old.hi != s->rel) {
@@ -635,11 +656,10 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 	if (!VB_CHANCE(200, "shiftlock: does not look for its successor first") &&
 	    find_successor(me, c))
 		return hand_over(me, c);
-	err = sl_mcas(me, c, (struct vb_u128){.lo = self_name(me), .hi = s->rel}, mask,
-		      (struct vb_u128){.lo = s->epoch ? 0 : SL_EPOCH,
-				       .hi = rel_add(me->space, s->rel, 1)},
-		      (struct vb_u128){.lo = SL_TAIL_MASK | SL_EPOCH, .hi = UINT64_MAX}, &old,
-		      NULL);
+	err = sl_mcas_back(me, c, (struct vb_u128){.lo = self_name(me), .hi = s->rel}, mask,
+			   (struct vb_u128){.lo = s->epoch ? 0 : SL_EPOCH,
+					    .hi = rel_add(me->space, s->rel, 1)},
+			   (struct vb_u128){.lo = SL_TAIL_MASK | SL_EPOCH, .hi = UINT64_MAX}, &old);
 	if (err)
 		return err;
 	if (old.hi != s->rel) {
@@ -669,18 +689,23 @@ static int release_reader_late(struct vb_lock_client *me, struct vb_claim *c)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	const struct vb_u128 mask = {.lo = SL_RDR_MASK, .hi = UINT64_MAX};
+	unsigned refused = 0;
 	struct vb_u128 e, old;
-	int err = sl_read(me, c, &e);
+	int err;
 
+	/* A look that is lost has done nothing, either. */
+	do
+		err = sl_read(me, c, &e);
+	while (vb_lock_ask_again(me, err == -VB_EUNKNOWN ? -VB_EPEERGONE : err, &refused));
 	while (err == 0) {
 		if (sl_gen(e.hi) != s->gen) {
 			VB_SOMETIMES(200, "shiftlock: a reader's release came too late");
 			return -VB_ELOST;
 		}
-		err = sl_mcas(me, c, e, mask,
-			      (struct vb_u128){.lo = e.lo - (1ull << SL_RDR_SHIFT),
-					       .hi = rel_add(me->space, e.hi, 1)},
-			      mask, &old, NULL);
+		err = sl_mcas_back(me, c, e, mask,
+				   (struct vb_u128){.lo = e.lo - (1ull << SL_RDR_SHIFT),
+						    .hi = rel_add(me->space, e.hi, 1)},
+				   mask, &old);
 		if (err == 0 && !((old.lo ^ e.lo) & mask.lo) && old.hi == e.hi)
 			return 0;
 		/* Each failure is another reader's success. */
@@ -688,24 +713,35 @@ static int release_reader_late(struct vb_lock_client *me, struct vb_claim *c)
 		e = old;
 		me->retries++;
 	}
-	return err;
+	return vb_lock_unknown_if_refused(err);
+}
+
+static int leave(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 *old)
+{
+	const struct vb_u128 minus_one = {.lo = SL_RDR_MASK, .hi = 1};
+	const struct vb_u128 bounds = {.lo = SL_BOUNDS_LO, .hi = SL_BOUNDS_HI};
+
+	return sl_is_plain(me->space)
+		       ? sl_plain_leave(me->space, me->ep, c->entry, c->valid_until_ns, old)
+		       : vb_mfaa128_before(me->ep, c->entry, minus_one, bounds, c->valid_until_ns,
+					   old);
 }
 
 static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
-	const struct vb_u128 minus_one = {.lo = SL_RDR_MASK, .hi = 1};
-	const struct vb_u128 bounds = {.lo = SL_BOUNDS_LO, .hi = SL_BOUNDS_HI};
+	unsigned refused = 0;
 	struct vb_u128 old;
-	int err = sl_is_plain(me->space)
-			  ? sl_plain_leave(me->space, me->ep, c->entry, c->valid_until_ns, &old)
-			  : vb_mfaa128_before(me->ep, c->entry, minus_one, bounds,
-					      c->valid_until_ns, &old);
+	int err;
 
+	do
+		err = leave(me, c, &old);
+	while (vb_lock_ask_again(me, err, &refused));
+	/* Its time is over, or its node has stood still: that happens, if the generation is ours. */
 	if (err == -VB_ETOOLATE)
 		return release_reader_late(me, c);
 	if (err)
-		return err;
+		return vb_lock_unknown_if_refused(err);
 	if (vb_unlikely(sl_gen(old.hi) != s->gen))
 		return vb_fail(
 			-VB_ELOST,
@@ -724,49 +760,7 @@ int shiftlock_release(struct vb_lock_client *me, struct vb_claim *c)
 	return c->mode == VB_EXCLUSIVE ? release_writer(me, c) : release_reader(me, c);
 }
 
-/* ---- the lock server: recovery, once per era ---- */
-
-/* Resets the entry if RelCnt is what the client saw: everything but RelCnt to zero, RelCnt one
- * generation on.  Arrivals in between are wiped with the rest and see the generation change. */
-static bool reset_entry(struct vb_lock_server *server, const struct sl_recover *ask)
-{
-	const struct vb_u128 all = {UINT64_MAX, UINT64_MAX}, seen = {.hi = ask->rel};
-	const struct vb_u128 rel = {.hi = UINT64_MAX},
-			     next = {.hi = ask->rel + (1ull << SL_GEN_SHIFT)};
-	uint64_t guess = 0, posted, retries = 0;
-	struct vb_u128 old;
-	int err = sl_is_plain(server->space)
-			  ? sl_plain_mcas(server->space, server->ep, ask->entry, seen, rel, next,
-					  all, &old, &guess, &posted, &retries, SL_TO_THE_END)
-			  : vb_mcas128(server->ep, ask->entry, seen, rel, next, all, &old);
-
-	return err == 0 && old.hi == ask->rel;
-}
-
-void shiftlock_serve(struct vb_lock_server *server, const struct vb_msg *request)
-{
-	vb_addr era_addr = vb_lock_header_field(server->space, server->node, era);
-	struct vb_msg reply = {.len = sizeof(struct sl_recover)};
-	struct sl_recover ask;
-	uint64_t era;
-
-	if (request->tag != SL_RECOVER || request->len != sizeof(ask))
-		return;
-	memcpy(&ask, request->data, sizeof(ask));
-	if (!vb_lock_is_entry(server->space, server->node, ask.entry)) {
-		vb_warn("a request to recover what is no lock of this node: %#llx",
-			(unsigned long long)ask.entry);
-		return;
-	}
-	/* Worker 0 alone recovers: nobody else writes the era. */
-	if (vb_read64(server->ep, era_addr, &era) == 0 && era == ask.era) {
-		era++;
-		if (vb_write(server->ep, era_addr, &era, sizeof(era)) == 0)
-			ask.done = reset_entry(server, &ask);
-	}
-	memcpy(reply.data, &ask, sizeof(ask));
-	vb_rpc_reply(server->answers, server->ep, request, &reply);
-}
+/* ---- how many may pass ---- */
 
 /*
  * Writers are FIFO among themselves.  After a row of N the epoch flips; the first of it was there

@@ -153,6 +153,7 @@ int sl_names_find(struct vb_lock_client *me, vb_peer name, vb_peer *out);
  * client's clock when the last CAS was posted: it may be long after the first.  *retries counts
  * those that failed.  Others' changes come in between until the client's clock is until_ns, or its
  * task is cancelled: -ETIMEDOUT, -ECANCELED, and nothing has changed.  SL_TO_THE_END: neither.
+ * -VB_ETOOLATE: the node has refused it, or a look was lost, and nothing has changed, either.
  */
 #define SL_TO_THE_END (VB_FOREVER - 1)
 int sl_plain_read(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
@@ -166,6 +167,38 @@ int sl_plain_enter(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entr
 		   struct vb_u128 *old);
 int sl_plain_leave(const struct vb_lock_space *s, struct vb_ep *ep, vb_addr entry,
 		   uint64_t not_after, struct vb_u128 *old);
+
+/* ---- the entry, in one form or the other: entry.c has what follows a refusal ---- */
+
+/* As vb_mcas128's. */
+struct sl_change {
+	struct vb_u128 compare, compare_mask, swap, swap_mask;
+};
+
+/* *word: plain, the whole entry as this client last saw or left it.  posted_ns: NULL, nobody asks. */
+static inline int sl_change_once(struct vb_lock_client *me, vb_addr entry,
+				 const struct sl_change *change, uint64_t *word,
+				 struct vb_u128 *old, uint64_t *posted_ns, uint64_t until_ns)
+{
+	uint64_t unasked;
+
+	if (vb_unlikely(sl_is_plain(me->space)))
+		return sl_plain_mcas(me->space, me->ep, entry, change->compare,
+				     change->compare_mask, change->swap, change->swap_mask, old,
+				     word, posted_ns != NULL ? posted_ns : &unasked, &me->retries,
+				     until_ns);
+	if (posted_ns != NULL)
+		*posted_ns = vb_ep_now_early(me->ep);
+	return vb_mcas128_before(me->ep, entry, change->compare, change->compare_mask, change->swap,
+				 change->swap_mask, VB_FOREVER, old);
+}
+/* From its error on.  -VB_EPEERGONE, and of the second -VB_EUNKNOWN: it was refused, and has not happened. */
+VB_COLD int sl_change_on(struct vb_lock_client *me, vb_addr entry, const struct sl_change *change,
+			 uint64_t *word, struct vb_u128 *old, uint64_t *posted_ns,
+			 uint64_t until_ns, int err);
+VB_COLD int sl_change_back_on(struct vb_lock_client *me, vb_addr entry,
+			      const struct sl_change *change, uint64_t *word, struct vb_u128 *old,
+			      int err);
 
 /* ---- shiftlock itself, and the planted bug that differs from it by one rule ---- */
 
