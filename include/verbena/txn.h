@@ -310,7 +310,7 @@ const char *vb_txn_cause_name(enum vb_txn_cause cause);
  *   -VB_ELOST      a write of a committed transaction, the coordinator's own or one that it has recovered, is
  *                  lost: its record was let go and does not have it, as the log says.  Only a fabric that
  *                  executes what is posted behind a verb which it has refused can do that.  Told once, where
- *                  it is found; the coordinator goes on
+ *                  it is found; the coordinator goes on.  Not looked for under "to-cascade"
  *
  * Threads: the coordinator's.
  */

@@ -332,6 +332,9 @@ static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, ui
  *	another's    what it replaces    cannot be told: that is how it looks, too, while one who recovers it has
  *	                                 the lock and is about to write.  A word says whose it is and not what
  *	                                 for; and by the time that his log has been asked for he may be through
+ *
+ * Under protocols that install before they decide a log is there to set back, too, and what it replaces is what
+ * stands there when somebody else has.
  */
 static int look_for_write(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t word)
 {
@@ -339,7 +342,7 @@ static int look_for_write(struct vb_coordinator *me, const struct vb_log_entry *
 	uint64_t version;
 	int err;
 
-	if (me->db->cc->whose(word).shown != 0)
+	if (me->db->cc->whose(word).shown != 0 || vb_cc_installs(me->db->cc))
 		return 0;
 	err = read_newest(me, t, e->at, &version);
 	if (err != 0 || (version | VB_VERSION_ABSENT) != (e->was | VB_VERSION_ABSENT))
