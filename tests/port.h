@@ -25,8 +25,8 @@ static inline uint16_t test_port(void)
 		uint16_t port;
 		int fd;
 
-		if (vb_cluster_listen("127.0.0.1", (uint16_t)(first + next++ % TEST_PORTS_EACH), &fd,
-				      &port) != 0)
+		if (vb_cluster_listen("127.0.0.1", (uint16_t)(first + next++ % TEST_PORTS_EACH),
+				      &fd, &port) != 0)
 			continue;
 		close(fd);
 		return port;
