@@ -378,7 +378,12 @@ static void test_other_user(void **state)
 	if (geteuid() != 0)
 		skip();
 	fd = put_file(good, good_bytes);
-	assert_int_equal(fchown(fd, 1234, 1234), 0);
+	if (fchown(fd, 1234, 1234) != 0) {
+		close(fd);
+		unlink(path);
+		print_message("skipped: root of a namespace that has no other user\n");
+		skip();
+	}
 	refused(-EPERM, "user 1234");
 	close(fd); /* and unused */
 	refused(-EPERM, "user 1234");
