@@ -16,14 +16,16 @@
  * where it cannot be known: no /proc, no descriptor left. */
 static bool process_start(pid_t pid, uint64_t *start)
 {
-	char path[32], text[1024], *at;
+	char path[48], text[1024], *at;
 	unsigned long long threads = 0;
 	char state;
 	ssize_t n;
 	int fd;
 
 	*start = 0;
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	/* Its first thread's file, which says the same: of the other qemu-user shows a program what it makes
+	 * up, in which a forked child has its parent's start. */
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return kill(pid, 0) == 0 || errno == EPERM;
