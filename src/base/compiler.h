@@ -50,6 +50,26 @@ VB_NORETURN VB_COLD void vb_assert_failed(const char *cond, const char *file, in
 #endif
 #endif
 
+/*
+ * A thread-local variable (initial-exec) in code that awaits, after which a task may be on another thread.
+ * On x86-64 each use names the thread's segment.  On arm64 the thread's pointer is a value that the compiler
+ * keeps over calls, so that a use behind an await would be of the thread before, which may have ended: here
+ * it is read anew, by an instruction that is neither moved over others of its kind nor shared with them.
+ */
+#if defined(__aarch64__)
+#define VB_TLS_AT(var)                                                                             \
+	(*({                                                                                       \
+		__typeof__(var) *vb_tls_at;                                                        \
+		uint64_t vb_tls_off;                                                               \
+		__asm__ __volatile__("mrs %0, tpidr_el0\n\t"                                       \
+				     "adrp %1, :gottprel:" #var "\n\t"                             \
+				     "ldr %1, [%1, :gottprel_lo12:" #var "]\n\t"                   \
+				     "add %0, %0, %1"                                              \
+				     : "=&r"(vb_tls_at), "=&r"(vb_tls_off));                       \
+		vb_tls_at;                                                                         \
+	}))
+#endif
+
 static inline void vb_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

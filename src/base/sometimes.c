@@ -7,6 +7,7 @@
 /* A chance is open in one seed out of so many. */
 #define SEEDS_PER_CHANCE 4
 
+#undef vb_exploring /* nothing awaits here */
 __thread bool vb_exploring __attribute__((tls_model("initial-exec")));
 
 /* What the linker calls the ends of the section; a program without a site has none. */

@@ -36,6 +36,9 @@ struct vb_site {
 
 /* This thread explores. */
 extern __thread bool vb_exploring __attribute__((tls_model("initial-exec")));
+#if defined(__aarch64__)
+#define vb_exploring VB_TLS_AT(vb_exploring)
+#endif
 
 /* Until vb_sites_end this thread counts, from 0, and takes the chances that the seed has drawn. */
 void vb_sites_begin(uint64_t seed);

@@ -7,6 +7,10 @@
 #include "base/log.h"
 #include "task/inner.h"
 
+/* Nothing awaits here. */
+#undef vb_sched_mine
+#undef vb_sched_lent
+#undef vb_sched_quick
 __thread struct vb_sched *vb_sched_mine __attribute__((tls_model("initial-exec")));
 __thread struct vb_sched *vb_sched_lent __attribute__((tls_model("initial-exec")));
 /* vb_sched_mine, but NULL while it is kept, or calls on rings are under way. */

@@ -172,6 +172,10 @@ int vb_sched_rounds(struct vb_sched *s, const bool *stop, uint64_t until_ns);
 extern __thread struct vb_sched *vb_sched_mine __attribute__((tls_model("initial-exec")));
 /* This thread's own, while the keeper may run it; vb_sched_mine is NULL then. */
 extern __thread struct vb_sched *vb_sched_lent __attribute__((tls_model("initial-exec")));
+#if defined(__aarch64__)
+#define vb_sched_mine VB_TLS_AT(vb_sched_mine)
+#define vb_sched_lent VB_TLS_AT(vb_sched_lent)
+#endif
 
 /* This thread runs the scheduler from now on, or no more. */
 void vb_sched_bind(struct vb_sched *s, bool here);

@@ -178,6 +178,9 @@ static inline bool vb_sched_kept(const struct vb_sched *s)
  * of another thread, and of a forked child.  Only for the beginning of a call, before any await.
  */
 extern __thread struct vb_sched *vb_sched_quick __attribute__((tls_model("initial-exec")));
+#if defined(__aarch64__)
+#define vb_sched_quick VB_TLS_AT(vb_sched_quick)
+#endif
 
 /* Whether this thread runs the scheduler, or has lent it to its keeper. */
 bool vb_sched_is_here(const struct vb_sched *s);

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "base/sometimes.h"
 #include "child.h"
 #include "lock/lock.h"
 
@@ -574,6 +575,60 @@ static void test_simulation(void **state)
 	assert_int_equal(vb_fabric_close(f), 0);
 }
 
+static VB_NOINLINE void explore_here(bool on)
+{
+	vb_exploring = on;
+	__asm__ __volatile__("" : : : "memory");
+}
+
+struct moved {
+	pid_t from, to;
+	bool before, behind;
+};
+
+/* As the library is built, which tests are not: on arm64 the compiler then keeps over calls what it can. */
+#if defined(__clang__)
+#define AS_RELEASED
+#else
+#define AS_RELEASED __attribute__((optimize(2)))
+#endif
+
+static AS_RELEASED int moves_over(void *arg)
+{
+	struct moved *m = arg;
+
+	m->from = gettid();
+	m->before = vb_exploring;
+	do
+		vb_poll();
+	while ((m->to = gettid()) == m->from);
+	explore_here(true);
+	m->behind = vb_exploring;
+	explore_here(false);
+	return 0;
+}
+
+/* A call that goes on on the keeper's thread finds that thread's variables, and not those of its starter. */
+static void test_moved(void **state)
+{
+	struct moved m = {.before = true};
+	struct vb_completion done;
+	struct pollfd fd;
+
+	(void)state;
+	open_world("shm", "cas", 0, 0);
+	fd = (struct pollfd){.fd = vb_ring_fd(w.ring), .events = POLLIN};
+	assert_int_equal(vb_ring_call(w.ring, moves_over, &m, &m, NULL), VB_STARTED);
+	while (vb_ring_arm(w.ring) == 0)
+		assert_int_equal(poll(&fd, 1, PATIENCE_MS), 1);
+	assert_int_equal(vb_ring_reap(w.ring, &done, 1), 1);
+	assert_int_equal(done.result, 0);
+	assert_int_not_equal(m.from, m.to);
+	assert_false(m.before);
+	assert_true(m.behind);
+	close_world();
+}
+
 /* A child that returns from the call it was forked in would go on with what is its parent's. */
 static int forks(void *arg)
 {
@@ -712,6 +767,7 @@ int main(void)
 		cmocka_unit_test(test_others),
 		cmocka_unit_test(test_params),
 		cmocka_unit_test(test_simulation),
+		cmocka_unit_test(test_moved),
 		cmocka_unit_test(test_forked_inside),
 		cmocka_unit_test(test_transactions),
 		cmocka_unit_test(test_kept_outside),
