@@ -9,9 +9,19 @@
  * sequentially consistent loads.  Nothing runs before an earlier READ or atomic either, so
  * VB_FENCE has nothing left to do.
  *
+ * In C11's terms: where every piece of a WRITE is a sequentially consistent store and every piece of a
+ * READ such a load, the language promises this, whatever the CPU (7.17.3: one order of them all).  So it is
+ * everywhere but on x86-64, and costs nothing there: on arm64 the release store is the same stlr, and a
+ * load, ldar, never overtakes one.  On x86-64 such a store is an exchange, and only the last piece is one:
+ * the pieces before it are release stores, which for another CPU are in their order anyway, and no load
+ * overtakes the exchange, which is a full barrier.  What the language promises of these, too, is that who
+ * sees a piece sees all that was before it.
+ *
  * Pieces.  Up to the first 16-byte boundary and after the last one in 8-byte words and bytes, in
  * between in 16-byte pieces that are whole: with AVX an aligned 16-byte load or store is atomic
- * (Intel SDM 3A 9.1.1, AMD APM 2 7.3.2), elsewhere cmpxchg16b does it.
+ * (Intel SDM 3A 9.1.1, AMD APM 2 7.3.2), elsewhere cmpxchg16b does it; on arm64 a compare-and-swap of a
+ * pair, which is one instruction from Armv8.1 on (caspal) and a loop of exclusives before, and from
+ * Armv8.4 on an aligned load of a pair is whole, too.
  *
  * The 16-byte instructions are invisible to the thread sanitizer, which is told what they order.
  *
@@ -38,19 +48,67 @@ void __tsan_release(void *addr);
 
 /* ---- 16 bytes at once ---- */
 
+#if defined(__aarch64__)
+extern bool vb_cpu_casp
+	__attribute__((visibility("hidden"))); /* it has FEAT_LSE, as from Armv8.1 on */
+
+/* Acquire and release, which among these and ldar and stlr are in one order (Arm ARM B2.3). */
+static inline struct vb_u128 cpu_casp(struct vb_u128 *at, struct vb_u128 expect,
+				      struct vb_u128 value)
+{
+	/* Pairs of registers that begin with an even one. */
+	register uint64_t lo __asm__("x0") = expect.lo;
+	register uint64_t hi __asm__("x1") = expect.hi;
+	register uint64_t value_lo __asm__("x2") = value.lo;
+	register uint64_t value_hi __asm__("x3") = value.hi;
+
+	__asm__ __volatile__(".arch_extension lse\n\tcaspal %0, %1, %3, %4, %2"
+			     : "+r"(lo), "+r"(hi), "+Q"(*at)
+			     : "r"(value_lo), "r"(value_hi)
+			     : "memory");
+	return (struct vb_u128){.lo = lo, .hi = hi};
+}
+
+/* A pair that was loaded is whole only if a store to it succeeds (Arm ARM B2.2.1): one that is not what was
+ * expected is stored as it was.  The libraries' own loop does not, and may return half of each of two. */
+static inline struct vb_u128 cpu_exclusive16(struct vb_u128 *at, struct vb_u128 expect,
+					     struct vb_u128 value)
+{
+	struct vb_u128 found;
+	uint64_t lo, hi;
+	uint32_t failed;
+
+	__asm__ __volatile__("1:\tldaxp %0, %1, %5\n\t"
+			     "cmp %0, %6\n\t"
+			     "ccmp %1, %7, #0, eq\n\t"
+			     "csel %2, %8, %0, eq\n\t"
+			     "csel %3, %9, %1, eq\n\t"
+			     "stlxp %w4, %2, %3, %5\n\t"
+			     "cbnz %w4, 1b"
+			     : "=&r"(found.lo), "=&r"(found.hi), "=&r"(lo), "=&r"(hi),
+			       "=&r"(failed), "+Q"(*at)
+			     : "r"(expect.lo), "r"(expect.hi), "r"(value.lo), "r"(value.hi)
+			     : "memory", "cc");
+	return found;
+}
+#endif
+
 static inline struct vb_u128 cpu_swap_if16(struct vb_u128 *at, struct vb_u128 expect,
 					   struct vb_u128 value)
 {
 	struct vb_u128 found = expect;
 
 	cpu_told_release(at);
-#if defined(__x86_64__)
 	/* Not the builtin: the sanitizer's version of it takes a lock that other processes do not.
 	 */
+#if defined(__x86_64__)
 	__asm__ __volatile__("lock cmpxchg16b %0"
 			     : "+m"(*at), "+a"(found.lo), "+d"(found.hi)
 			     : "b"(value.lo), "c"(value.hi)
 			     : "memory", "cc");
+#elif defined(__aarch64__)
+	found = vb_likely(vb_cpu_casp) ? cpu_casp(at, expect, value)
+				       : cpu_exclusive16(at, expect, value);
 #else
 	unsigned __int128 e = (unsigned __int128)expect.hi << 64 | expect.lo;
 	unsigned __int128 v = (unsigned __int128)value.hi << 64 | value.lo;
@@ -62,7 +120,7 @@ static inline struct vb_u128 cpu_swap_if16(struct vb_u128 *at, struct vb_u128 ex
 	return found;
 }
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
 extern bool vb_cpu_whole16
 	__attribute__((visibility("hidden"))); /* aligned 16-byte moves are atomic */
 #endif
@@ -76,6 +134,19 @@ static inline struct vb_u128 cpu_load16(struct vb_u128 *at)
 
 		__asm__ __volatile__("movdqa %1, %0" : "=x"(x) : "m"(*at) : "memory");
 		_mm_storeu_si128((__m128i *)&v, x);
+		cpu_told_acquire(at);
+		return v;
+	}
+#elif defined(__aarch64__)
+	if (vb_likely(vb_cpu_whole16)) {
+		struct vb_u128 v;
+
+		/* The ldar, which is for its order alone, is behind every release before it, and the pair
+		 * behind the ldar. */
+		__asm__ __volatile__("ldar %0, %2\n\tldp %0, %1, %2\n\tdmb ishld"
+				     : "=&r"(v.lo), "=&r"(v.hi)
+				     : "Q"(*at)
+				     : "memory");
 		cpu_told_acquire(at);
 		return v;
 	}
@@ -204,6 +275,13 @@ static inline void cpu_copy_out(uint8_t *to, uint8_t *from, uint64_t n)
 	}
 }
 
+/* Of a WRITE's pieces that are not the last; see the top of the file. */
+#if defined(__x86_64__)
+#define CPU_PIECE __ATOMIC_RELEASE
+#else
+#define CPU_PIECE __ATOMIC_SEQ_CST
+#endif
+
 /* Stores of up to 8 bytes; `last` makes it a cpu_barrier, see the top of the file. */
 static inline void cpu_store_small(uint8_t *to, const uint8_t *from, uint64_t piece, bool last)
 {
@@ -214,19 +292,25 @@ static inline void cpu_store_small(uint8_t *to, const uint8_t *from, uint64_t pi
 		if (last)
 			(void)__atomic_exchange_n((uint64_t *)to, v, __ATOMIC_SEQ_CST);
 		else
-			__atomic_store_n((uint64_t *)to, v, __ATOMIC_RELEASE);
+			__atomic_store_n((uint64_t *)to, v, CPU_PIECE);
 	} else if (last) {
 		(void)__atomic_exchange_n(to, *from, __ATOMIC_SEQ_CST);
 	} else {
-		__atomic_store_n(to, *from, __ATOMIC_RELEASE);
+		__atomic_store_n(to, *from, CPU_PIECE);
 	}
 }
 
+/* Behind a last piece of 16 bytes.  On x86-64 any locked instruction is one, and costs less than mfence; a
+ * word that nobody else sees orders nothing in C11, nor on arm64. */
 static inline void cpu_barrier(void)
 {
+#if defined(__x86_64__)
 	uint64_t word = 0;
 
 	(void)__atomic_exchange_n((volatile uint64_t *)&word, 1, __ATOMIC_SEQ_CST);
+#else
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
 }
 
 static inline void cpu_copy_in(uint8_t *to, const uint8_t *from, uint64_t n)

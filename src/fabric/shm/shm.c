@@ -94,7 +94,7 @@ const struct vb_fabric_ops vb_fabric_shm = {
 			.verb_bound_ns = 0, /* a verb lands at once or, if its client dies, never */
 			.rtt_ns = 100,      /* a line that another core has written */
 			.atomics = "CPU instructions; masked ones by a compare-and-swap loop "
-				   "(cmpxchg16b for 128 bits)",
+				   "(cmpxchg16b, on arm64 caspal, for 128 bits)",
 			.order = "every verb is complete before the next one begins",
 		},
 	.open = fabric_open,

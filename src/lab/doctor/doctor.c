@@ -38,7 +38,8 @@ static void check_atomics(struct doctor *d)
 			   "this CPU has no cmpxchg16b, which 128-bit atomics on shm "
 			   "need; shiftlock runs only on the simulator here");
 #elif defined(__aarch64__)
-	doctor_say(d, DOCTOR_OK, "atomics", "64-bit atomics, 128-bit by load-exclusive pairs");
+	doctor_say(d, DOCTOR_OK, "atomics",
+		   "64-bit and 128-bit atomics (caspal, or load-exclusive pairs)");
 #else
 	doctor_say(d, DOCTOR_WARN, "atomics",
 		   "this CPU is untested; the self-test below shows what works");
@@ -65,7 +66,7 @@ static void check_clock(struct doctor *d)
 			   "clocksource=hpet or mend the hypervisor's time stamp counter");
 	else if (vb_clock.use_tsc)
 		doctor_say(d, DOCTOR_OK, "clock",
-			   "time stamp counter (kernel: %s), %" PRIu64 " ns a reading",
+			   "the CPU's counter (kernel: %s), %" PRIu64 " ns a reading",
 			   d->host.clocksource, ns);
 	else
 		doctor_say(d, ns > 200 ? DOCTOR_WARN : DOCTOR_OK, "clock",
