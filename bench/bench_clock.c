@@ -79,7 +79,7 @@ int main(void)
 	double ticks = 0;
 
 	vb_clock_init();
-#if defined(__x86_64__)
+#if VB_CLOCK_COUNTER
 	if (vb_clock.use_tsc)
 		ticks = (double)(1u << 24) / vb_clock.mult; /* per ns */
 #endif

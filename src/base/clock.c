@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calibrates the time stamp counter against CLOCK_MONOTONIC; see clock.h. */
+/* Calibrates the CPU's counter against CLOCK_MONOTONIC; see clock.h. */
 #include "base/clock.h"
 
 #include <errno.h>
@@ -17,14 +17,20 @@
 struct vb_clock vb_clock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-#if defined(__x86_64__)
+#if VB_CLOCK_COUNTER
 
 #define SCALE_SHIFT  24
 #define READINGS     5
 #define ERROR_PPM    19          /* the scale's own rounding and the ns's take the 20th */
 #define CALIBRATE_NS 50000000ull /* no such bound by then: the counter is not used */
 
-static int kernel_trusts_tsc(void)
+#if defined(__x86_64__)
+#define CLOCKSOURCE "tsc"
+#else
+#define CLOCKSOURCE "arch_sys_counter"
+#endif
+
+static int kernel_trusts_it(void)
 {
 	char name[32] = "";
 	FILE *f = fopen("/sys/devices/system/clocksource/clocksource0/current_clocksource", "r");
@@ -32,21 +38,27 @@ static int kernel_trusts_tsc(void)
 
 	if (!f)
 		return 0;
-	ok = fgets(name, sizeof(name), f) && !strncmp(name, "tsc", 3);
+	ok = fgets(name, sizeof(name), f) && !strncmp(name, CLOCKSOURCE, strlen(CLOCKSOURCE));
 	fclose(f);
 	return ok;
 }
 
-static int tsc_is_invariant(void)
+static int is_invariant(void)
 {
+#if defined(__x86_64__)
 	unsigned a, b, c, d;
 
 	return __get_cpuid(0x80000007u, &a, &b, &c, &d) && d & 1u << 8;
+#else
+	return 1;
+#endif
 }
 
 struct reading {
 	uint64_t tsc, ns;
-	uint64_t window; /* ns was read within this many ticks around tsc */
+	/* ns was read within this many ticks around tsc; three of them are for rounding, which is most of
+	 * it where a tick takes 40 ns. */
+	uint64_t window;
 };
 
 /* Both clocks at the same moment: of a few tries, the one with the least time around it. */
@@ -57,10 +69,10 @@ static struct reading read_both(void)
 	for (int i = 0; i < READINGS; i++) {
 		uint64_t before = vb_tsc(), ns = vb_clock_gettime_ns(), after = vb_tsc();
 
-		if (after - before < best.window)
+		if (after - before + 3 < best.window)
 			best = (struct reading){.tsc = before + (after - before) / 2,
 						.ns = ns,
-						.window = after - before};
+						.window = after - before + 3};
 	}
 	return best;
 }
@@ -71,9 +83,9 @@ static struct reading read_both(void)
 static void calibrate(void)
 {
 	struct reading first, last;
-	uint64_t ticks;
+	uint64_t ticks, mult;
 
-	if (!kernel_trusts_tsc() || !tsc_is_invariant())
+	if (!kernel_trusts_it() || !is_invariant())
 		return;
 	first = read_both();
 	do {
@@ -82,11 +94,13 @@ static void calibrate(void)
 			return;
 		ticks = last.tsc - first.tsc;
 	} while ((first.window + last.window) / 2 > ticks / 1000000 * ERROR_PPM);
-	vb_clock.mult =
-		(uint32_t)(((unsigned __int128)(last.ns - first.ns) << SCALE_SHIFT) / ticks);
+	mult = (uint64_t)(((unsigned __int128)(last.ns - first.ns) << SCALE_SHIFT) / ticks);
+	if (mult < VB_CLOCK_MULT_MIN || mult > VB_CLOCK_MULT_MAX)
+		return;
+	vb_clock.mult = (uint32_t)mult;
 	vb_clock.tsc_base = last.tsc;
 	vb_clock.ns_base = last.ns;
-	vb_clock.use_tsc = vb_clock.mult != 0;
+	vb_clock.use_tsc = 1;
 }
 
 #else

@@ -2,9 +2,15 @@
 /*
  * The machine's monotonic clock in ns, the same for all processes of the machine.
  *
- * Where the kernel itself trusts the time stamp counter (its clocksource is tsc and the CPU says
- * that it ticks at one rate and never stops), the clock is the counter, whose bare read is a third
- * of what clock_gettime costs.  Elsewhere it is clock_gettime(CLOCK_MONOTONIC).
+ * Where the kernel itself trusts the CPU's counter, the clock is that counter, whose bare read is a
+ * third of what clock_gettime costs.  On x86-64 that is the time stamp counter, if the clocksource is
+ * tsc and the CPU says that it ticks at one rate and never stops; on arm64 the virtual counter
+ * (cntvct_el0), if the clocksource is arch_sys_counter: it is architected to do both.  Elsewhere the
+ * clock is clock_gettime(CLOCK_MONOTONIC).
+ *
+ * What is promised is an order (below), not a resolution: times that are closer than a tick of the
+ * counter are equal.  A tick is less than a ns on x86-64; on arm64 it is what cntfrq_el0 says, tens of ns
+ * on many CPUs.
  *
  * Two reads, because a CPU does not read a counter where the program says.  A bare rdtsc runs as
  * soon as it is fetched: while a locked instruction in front of it still waits for its cache line,
@@ -40,11 +46,17 @@
  * CPU lets nobody see them before what is older than they is done, the read of the counter among
  * it.  All reads are barriers for the compiler.
  *
+ * On arm64.  A barrier orders memory, and the counter is none.  dsb waits until the loads, atomics and stores
+ * before it are done (so the store buffer, too, is empty); isb then keeps the read of the counter, which
+ * else is done when it is fetched, behind the dsb.  To keep what follows behind the read there is a load
+ * whose address depends on what was read, and dmb ishld, behind which no load, store or atomic is done
+ * before that load: what Linux has in its vDSO.  The lower bound is the same without dsb and isb.
+ *
  * Where the counter is not trusted, clock_gettime reads it (a virtual machine's kvm-clock does, too) or
  * another one.  On x86-64 it has the fence in front of its counter itself (lfence or rdtscp in the vDSO,
  * a system call elsewhere), so that the lower bound is a bare call, and the read in order lacks only the
- * fence behind.  On other CPUs a full barrier stands before the call (aarch64: isb before cntvct, a
- * dependency behind), and both reads are the same.
+ * fence behind.  On other CPUs a full barrier stands before the call (the vDSO of arm64 has the isb and
+ * what keeps the rest behind), and both reads are the same.
  *
  * Cycles on an AMD EPYC (family 25, model 17) between two uncontended CAS (`build/bench/bench_clock`),
  * beside 11 for the two without a read: early 25, in order 84, drained 111; clock_gettime 74.
@@ -65,6 +77,10 @@ struct vb_clock {
 	uint32_t mult; /* ns = (tsc * mult) >> 24 */
 	uint32_t use_tsc;
 };
+
+/* Scales of counters from 16 GHz to 8 MHz: another is not used, nor taken over from a segment. */
+#define VB_CLOCK_MULT_MIN (1u << 20)
+#define VB_CLOCK_MULT_MAX (1u << 31)
 
 extern struct vb_clock vb_clock;
 
@@ -99,6 +115,13 @@ static inline void vb_clock_drain(void)
 #endif
 }
 
+/* vb_tsc and vb_tsc_early are the CPU's counter, whatever it is called there. */
+#if defined(__x86_64__) || defined(__aarch64__)
+#define VB_CLOCK_COUNTER 1
+#else
+#define VB_CLOCK_COUNTER 0
+#endif
+
 #if defined(__x86_64__)
 
 static inline uint64_t vb_tsc(void)
@@ -117,6 +140,34 @@ static inline uint64_t vb_tsc_early(void)
 	return (uint64_t)hi << 32 | lo;
 }
 
+#elif defined(__aarch64__)
+
+#define VB_CNTVCT                                                                                  \
+	"mrs %0, cntvct_el0\n\teor %1, %0, %0\n\tadd %1, sp, %1\n\tldr xzr, [%1]\n\tdmb ishld"
+
+static inline uint64_t vb_tsc(void)
+{
+	uint64_t at, behind;
+
+	__asm__ __volatile__("dsb ish\n\tisb\n\t" VB_CNTVCT
+			     : "=&r"(at), "=&r"(behind)
+			     :
+			     : "memory");
+	return at;
+}
+
+static inline uint64_t vb_tsc_early(void)
+{
+	uint64_t at, behind;
+
+	__asm__ __volatile__(VB_CNTVCT : "=&r"(at), "=&r"(behind) : : "memory");
+	return at;
+}
+
+#endif
+
+#if VB_CLOCK_COUNTER
+
 static inline uint64_t vb_clock_of_tsc(uint64_t tsc)
 {
 	return vb_clock.ns_base +
@@ -127,7 +178,7 @@ static inline uint64_t vb_clock_of_tsc(uint64_t tsc)
 
 static inline uint64_t vb_clock_ns(void)
 {
-#if defined(__x86_64__)
+#if VB_CLOCK_COUNTER
 	if (vb_clock.use_tsc)
 		return vb_clock_of_tsc(vb_tsc());
 #endif
@@ -144,9 +195,11 @@ static inline uint64_t vb_clock_ns(void)
 
 static inline uint64_t vb_clock_early_ns(void)
 {
-#if defined(__x86_64__)
+#if VB_CLOCK_COUNTER
 	if (vb_clock.use_tsc)
 		return vb_clock_of_tsc(vb_tsc_early());
+#endif
+#if defined(__x86_64__)
 	return vb_clock_gettime_ns();
 #else
 	return vb_clock_ns();

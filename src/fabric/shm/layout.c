@@ -15,9 +15,7 @@
 
 #define RING_BITS_MIN 4
 #define RING_BITS_MAX 16
-/* Scales of counters from 100 MHz to 16 GHz; and two calibrations of one counter differ by less. */
-#define MULT_MIN  (1u << 20)
-#define MULT_MAX  (1u << 28)
+/* Two calibrations of one counter differ by less. */
 #define CLOCK_PPM 2000
 #define NS_MAX    (1ull << 62)
 
@@ -117,7 +115,7 @@ static int differs(char *why, size_t n, const char *field, uint64_t is, uint64_t
 static uint64_t shown_by(const struct vb_clock *c)
 {
 	unsigned __int128 ns = 0;
-#if defined(__x86_64__)
+#if VB_CLOCK_COUNTER
 	uint64_t tsc = vb_tsc();
 
 	if (tsc < c->tsc_base)
@@ -136,7 +134,7 @@ static int check_clock(const struct vb_clock *c, char *why, size_t n)
 
 	if (err != 0 || !c->use_tsc)
 		return err;
-	err = outside(why, n, "clock.mult", c->mult, MULT_MIN, MULT_MAX);
+	err = outside(why, n, "clock.mult", c->mult, VB_CLOCK_MULT_MIN, VB_CLOCK_MULT_MAX);
 	if (err == 0 && vb_clock.use_tsc && apart > ours / 1000000 * CLOCK_PPM)
 		err = differs(why, n, "clock.mult", c->mult, ours);
 	if (err == 0 && shown_by(c) == UINT64_MAX) {

@@ -87,7 +87,7 @@ struct other_maker {
 /* On a machine whose clock is not the counter it is one of any rate: only what it shows is compared. */
 static void set_apart(void)
 {
-#if defined(__x86_64__)
+#if VB_CLOCK_COUNTER
 	if (!vb_clock.use_tsc) {
 		vb_clock.tsc_base = vb_tsc();
 		vb_clock.ns_base = vb_clock_gettime_ns();

@@ -29,7 +29,7 @@ static uint64_t cpu_ns(void)
 
 static uint64_t tsc(void)
 {
-#if defined(__x86_64__)
+#if VB_CLOCK_COUNTER
 	return vb_tsc_early();
 #else
 	return 0;
