@@ -90,7 +90,9 @@ uint64_t vb_index_find(const struct vb_index *x, uint64_t key)
 	return s != NULL ? s->ref & OFFSET_MASK : 0;
 }
 
-/* Other CPUs and the device read while we write: each word is whole, and empty comes first. */
+/* Other CPUs and the device read while we write: each word is whole, and empty comes first.  Every store to the
+ * index is a release and every piece of a READ an acquire: whoever has read a word of a move that is under way
+ * then finds `moves` odd, or later. */
 static void put(struct vb_slot *s, uint64_t key, uint64_t ref)
 {
 	__atomic_store_n(&s->ref, 0, __ATOMIC_RELEASE);

@@ -60,6 +60,12 @@ struct audit_hold *audit_next_hold(struct vb_audit *a, unsigned client, unsigned
 	return NULL;
 }
 
+/*
+ * Who reads a hold looks at the word, at the fields and at the word again, each time with acquire, while all
+ * that is written here is a release: a field of another generation is followed by the word of that generation.
+ * The count is changed before a grant is judged and before a lock is let go, by one word's order: of two who
+ * hold a lock at once the later sees the earlier, with his hold.
+ */
 void audit_enter_hold(struct vb_audit *a, const struct vb_lock_client *me, unsigned slot,
 		      const struct audit_hold *from, uint64_t *count_before)
 {

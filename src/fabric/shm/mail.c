@@ -10,7 +10,8 @@
  *	  sets the bit                      and looks again: it is not, sets it
  *	  bell += 2, and so on (wait.c)
  *
- * Setting and clearing are in one total order.  If the bit is set after it was cleared, it stays; if
+ * Setting and clearing are in one total order, that of the word, and who clears sees what was before each set
+ * that he clears.  If the bit is set after it was cleared, it stays; if
  * before, the second look finds the message.  It stays set for as long as there is something, whether
  * somebody waits for it or not, or somebody is half-way in: what comes behind him is noted with it.
  *

@@ -30,7 +30,14 @@
  * its way.  The order is: (new owner) word := free; drain the ring; word := open, with a new
  * incarnation.  (sender) read word; reserve; read word again.  If the second reading still shows
  * the old incarnation, the reservation came before the drain, which then finds it WRITING and
- * refuses this endpoint.  Otherwise the sender makes it VOID without having written anything.
+ * refuses this endpoint.  Otherwise the sender makes it VOID without having written anything.  Each of the
+ * two writes one word and then reads the other's: all four are sequentially consistent, the drain's look
+ * at the slots, too.
+ *
+ * Nothing else here needs more than acquire and release.  A message is written between the CAS that took
+ * the place and the release that makes it FULL, read behind the acquire that found it so, and the place is
+ * free by a release again, behind the reading.  `head` and `tail` order nothing: of a tail that is behind,
+ * or a head, the slots say so.
  */
 #define VB_LOG_ROOM "shm"
 #include <sched.h>
@@ -282,7 +289,7 @@ bool shm_ring_drain(struct shm_fabric *f, uint32_t slot)
 	/* One lap, and one more step for a head that its owner did not live to move. */
 	for (uint64_t i = 0; i <= 1ull << bits; i++) {
 		struct shm_slot *s = slot_at(ring, me->head, bits);
-		uint64_t state = __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
+		uint64_t state = __atomic_load_n(&s->state, __ATOMIC_SEQ_CST);
 
 		if (laps_ahead(state, me->head, bits) > 0) {
 			__atomic_store_n(&me->head, me->head + 1, __ATOMIC_RELAXED);

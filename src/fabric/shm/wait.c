@@ -12,7 +12,8 @@
  *	  sleep while bell = seen | 1             cleared it wakes
  *
  * If the sender rings before the receiver's swap, the swap fails; if after, the sender sees bit 0
- * and the sleep either does not begin (the word has changed) or is ended.  A sender that is killed
+ * and the sleep either does not begin (the word has changed) or is ended.  Both change one word, so its own
+ * order decides, and a look behind a bell that shows the sender's ring sees his slot (release and acquire).  A sender that is killed
  * between message and bell, or between bell and wake, tells nobody: so no sleep is longer than
  * NAP_NS, and there is a look after each: at the rings, or, of a thread with many endpoints, at
  * those that are noted to have mail, and once a second at all (mail.c).  While a sender is stuck
