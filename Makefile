@@ -7,7 +7,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 
-.PHONY: help demo test test-all test-rdma test-packages coverage build bench install clean
+.PHONY: help demo test test-all test-rdma test-packages test-arm64 coverage build bench install clean
 
 help:
 	@echo 'make demo      install what is missing (Debian), build, run every lock and protocol, show results'
@@ -15,6 +15,7 @@ help:
 	@echo 'make test-all  the same, then the models, cut links, processes on networks, failing calls, mutants, clang, the sanitizers, the fuzzers and RDMA: what CI runs, an hour or more'
 	@echo 'make test-rdma only the tests on RDMA devices: in a guest, or on VERBENA_VERBS_DEVICE=NAME'
 	@echo 'make test-packages  Debian packages: install what makes them, make them, try them in a clean Debian; some minutes'
+	@echo 'make test-arm64  for arm64: install what cross-builds and emulates it (Debian), build, run the suites under qemu-user; half an hour'
 	@echo 'make coverage  which lines and branches the tests execute, room by room; half an hour'
 	@echo 'make build     build into $(BUILD)/ (change with BUILD=DIR)'
 	@echo 'make bench     build and run the micro-benchmarks'
@@ -35,6 +36,9 @@ test-rdma:
 
 test-packages:
 	@scripts/test.sh debian
+
+test-arm64:
+	@scripts/test.sh arm64
 
 coverage:
 	@scripts/test.sh coverage

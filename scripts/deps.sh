@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: scripts/deps.sh build|test|packages|peers
+# usage: scripts/deps.sh build|test|packages|arm64|peers
 #
 # Installs what is missing from Debian's packages; doc/dependencies.md says what each is for.  When
 # nothing is missing it does nothing and needs no network.  Without root and without a sudo that asks
@@ -27,6 +27,8 @@ optional="$optional libuv1-dev"
 optional="$optional gnuplot-nox"
 # Debian's packages (scripts/package.sh), and a clean Debian to try them in.
 packages='build-essential debhelper dh-python lintian mmdebstrap autopkgtest scdoc'
+# Another CPU: its compiler, and what runs its programs here (scripts/test-arm64.sh).
+arm64='gcc-aarch64-linux-gnu qemu-user-static'
 # The locks that bench/peers/run.sh compares with, and their clients' libraries (build again after).
 peers='redis-server libhiredis-dev etcd-server libcurl4-openssl-dev jq'
 
@@ -34,9 +36,10 @@ case "${1-}" in
 build) wanted=$build optional=$networks ;;
 test) wanted="$build $test" ;;
 packages) wanted=$build optional="$networks $packages" ;;
+arm64) wanted="$build jq" optional="$arm64" ;;
 peers) wanted="$build $peers" optional=$networks ;;
 *)
-	echo 'usage: scripts/deps.sh build|test|packages|peers' >&2
+	echo 'usage: scripts/deps.sh build|test|packages|arm64|peers' >&2
 	exit 2
 	;;
 esac

@@ -12,6 +12,8 @@
 #	all     what `make test-all` and CI run: quick, then those, clang, sanitizers, fuzzers and RDMA
 #	coverage  by itself only: which lines and branches the suites execute (gcovr), `make coverage`
 #	debian  by itself only: Debian's packages, made and tried in a clean Debian, `make test-packages`
+#	arm64   by itself only: cross-built, and run under qemu-user, `make test-arm64`; not in all, because
+#	        an emulator on x86-64 shows little of what CI's hour could show instead
 #
 # VERBENA_TEST_DIR    where the builds go (build-test)
 # VERBENA_TEST_SEEDS  seeds per lock in the stage "seeds" (200)
@@ -26,7 +28,7 @@ thorough='models net long clang asan tsan rdma mutants fuzz'
 stages="$quick $thorough"
 # These run beside the stage rdma, whose guest waits most of its time, and only take what it leaves.
 beside='mutants fuzz'
-alone='coverage debian'
+alone='coverage debian arm64'
 out=${VERBENA_TEST_DIR-build-test}
 seeds=${VERBENA_TEST_SEEDS-200}
 # shellcheck disable=SC2086
@@ -518,6 +520,35 @@ stage_debian() {
 		install the library and the tool are installed there
 		test the packages are tested there
 		purge nothing is left when they are removed
+	END
+}
+
+# Everything for another CPU, step by step (scripts/test-arm64.sh); the suites' cases one by one.
+stage_arm64() {
+	local dir=$out/arm64 log=$out/arm64.log step name status
+	scripts/deps.sh arm64 || return
+	while read -r step name; do
+		if [ "$step" = suites ]; then
+			rm -f "$dir/build/meson-logs/testlog.json"
+			scripts/test-arm64.sh --out "$dir" suites </dev/null
+			cases "$dir/build/meson-logs/testlog.json"
+			continue
+		fi
+		scripts/test-arm64.sh --out "$dir" "$step" >"$log" 2>&1 </dev/null
+		status=$?
+		if [ $status = 77 ]; then
+			record skip "$name" "$(tail -n 1 "$log")"
+			break
+		fi
+		check "$name" ended $status "$log" && tail -n 1 "$log"
+		[ $status = 0 ] || [ "$step" = pairs ] || [ "$step" = locks ] || break
+	done <<-END
+		sysroot arm64's libraries are there
+		build the library, the tool and the tests are built for arm64
+		locks every lock, explored on arm64
+		pairs 16 bytes at once as before Armv8.1
+		bench locks of processes on arm64, audited
+		suites unit and conformance
 	END
 }
 
