@@ -15,7 +15,7 @@ help:
 	@echo 'make test-all  the same, then the models, cut links, processes on networks, failing calls, mutants, clang, the sanitizers, the fuzzers and RDMA: what CI runs, an hour or more'
 	@echo 'make test-rdma only the tests on RDMA devices: in a guest, or on VERBENA_VERBS_DEVICE=NAME'
 	@echo 'make test-packages  Debian packages: install what makes them, make them, try them in a clean Debian; some minutes'
-	@echo 'make test-arm64  for arm64: install what cross-builds and emulates it (Debian), build, run the suites under qemu-user; half an hour'
+	@echo 'make test-arm64  for arm64: install what cross-builds and emulates it (Debian), build, run the suites under qemu-user; a quarter of an hour'
 	@echo 'make coverage  which lines and branches the tests execute, room by room; half an hour'
 	@echo 'make build     build into $(BUILD)/ (change with BUILD=DIR)'
 	@echo 'make bench     build and run the micro-benchmarks'

@@ -158,7 +158,7 @@ step_suites() {
 
 step_pairs() {
 	can_emulate
-	QEMU_CPU=cortex-a53 tests --logbase pairs cpu_race fabric_shm shiftlock
+	QEMU_CPU=cortex-a53 tests --logbase pairs --suite unit --suite conformance cpu_race fabric_shm shiftlock
 }
 
 step_locks() {
