@@ -276,7 +276,7 @@ work_on() { # WORKER
 	while [ -z "$ending" ]; do
 		read -ra one <<<"${drawn_from[SRANDOM % ${#drawn_from[@]}]}"
 		slice_of "$work" "${one[@]}"
-		[ $SECONDS -lt "$seconds" ] || break
+		[ $SECONDS -lt "$seconds" ] && [ ! -e "$dir/ending" ] || break
 		# Not beyond whoever started it.
 		kill -0 $$ 2>/dev/null || break
 	done
@@ -286,7 +286,10 @@ work_on() { # WORKER
 
 before=$(wc -l <"$ledger")
 interrupted='' pids=()
-trap 'interrupted=yes; kill -TERM "${pids[@]}" 2>/dev/null' INT TERM
+# A shell can miss a signal that comes just before it begins to wait.  So there is a file besides, for
+# the workers to look at between two draws, and who waits looks again each second.
+rm -f "$dir/ending"
+trap 'interrupted=yes; : >"$dir/ending"; kill -TERM "${pids[@]}" 2>/dev/null' INT TERM
 echo "soak: commit $commit, $jobs at a time, for $hours hours; $dir"
 SECONDS=0
 for k in $(seq "$jobs"); do
@@ -297,9 +300,11 @@ done
 [ -z "$interrupted" ] || kill -TERM "${pids[@]}" 2>/dev/null
 for pid in "${pids[@]}"; do
 	while kill -0 "$pid" 2>/dev/null; do
-		wait "$pid"
+		sleep 1 9>&- &
+		wait -n "$pid" $!
 	done
 done
+rm -f "$dir/ending"
 echo
 table
 found=$(tail -n +$((before + 1)) "$ledger" | awk -F '\t' '{ n += $8 } END { print n + 0 }')

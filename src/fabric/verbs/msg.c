@@ -26,7 +26,7 @@
  * node (client number 0), because there is no room for more.
  *
  * Credits are used up: the sender looks for completions for up to a millisecond, then the message
- * is not sent (-EAGAIN, or dropped and counted when nobody waits).
+ * is not sent (-EAGAIN; counted as dropped where it is not signalled).
  */
 #define VB_LOG_ROOM "verbs"
 #include "fabric/verbs/inner.h"
