@@ -18,12 +18,13 @@
 #include "txn/protocol.h"
 
 #define PARTIES_MAX 4u
-#define KEYS        2u
+#define KEYS        3u
 #define STEPS_MAX   8u
 #define OPS_MAX     16u
 
 #define LEASE_NS      2000000u
 #define PATIENCE_NS   20000000u
+#define AGED_NS       20000u
 #define HEIR_TRIES    200u
 #define HISTORY_BYTES 65536u
 
@@ -62,6 +63,7 @@ struct vb_litmus_txn {
 	const char *name, *summary;
 	uint32_t strikes; /* what may befall the first party, once */
 	unsigned leases;  /* for which it then stands still */
+	unsigned aged;    /* so often record 2 has been written before */
 	unsigned parties;
 	struct step steps[PARTIES_MAX][STEPS_MAX];
 };
@@ -78,6 +80,16 @@ static const struct vb_litmus_txn write_skew = {
 	.summary = "two transactions read both records, and write one each",
 	.parties = 2,
 	.steps = {{GET(0), GET(1), UPDATE(0)}, {GET(0), GET(1), UPDATE(1)}},
+};
+
+/* Whose time has to come behind the third record's may end behind one that began later. */
+static const struct vb_litmus_txn aged_skew = {
+	.name = "aged-skew",
+	.summary = "two transactions read both records, and write one each; one has read a third, "
+		   "which is younger",
+	.aged = 3,
+	.parties = 2,
+	.steps = {{GET(2), GET(0), UPDATE(1)}, {GET(1), UPDATE(0)}},
 };
 
 static const struct vb_litmus_txn read_skew = {
@@ -155,8 +167,8 @@ static const struct vb_litmus_txn loses = {
 };
 
 const struct vb_litmus_txn *const vb_litmus_txns[] = {
-	&lost_update, &write_skew,     &read_skew, &blind_writes, &crossed, &gives_up, &frees_other,
-	&long_fork,   &comes_and_goes, &dies,      &pauses,       &loses,   NULL,
+	&lost_update, &write_skew, &aged_skew,      &read_skew, &blind_writes, &crossed, &gives_up,
+	&frees_other, &long_fork,  &comes_and_goes, &dies,      &pauses,       &loses,   NULL,
 };
 
 const char *vb_litmus_txn_name(const struct vb_litmus_txn *w)
@@ -508,6 +520,41 @@ static void judge_heir(struct world *x)
 
 /* ---- a run ---- */
 
+static void elder_body(void *arg)
+{
+	static const struct step steps[] = {UPDATE(2), {CALL_END, 0}};
+	struct world *x = arg;
+	struct party *p = &x->party[x->w->parties];
+
+	x->heir_err = vb_coordinator_open(x->db, (uint16_t)x->w->parties, &p->me);
+	if (x->heir_err != 0) {
+		p->me = NULL;
+		return;
+	}
+	p->me->index = p->is.index;
+	for (unsigned i = 0; i < x->w->aged && x->heir_err == 0; i++)
+		x->heir_err = transact(p, steps);
+	/* Until the clocks of those who come are past what it has written. */
+	vb_ep_sleep(p->me->ep, AGED_NS);
+	vb_coordinator_close(p->me);
+	p->me = NULL;
+}
+
+/* Before anybody is there. */
+static int age(struct world *x)
+{
+	static const struct vb_task_params params = {.name = "elder"};
+	struct vb_task *t;
+	int err;
+
+	if (x->w->aged == 0)
+		return 0;
+	err = vb_task_spawn(x->all.sched, elder_body, x, &params, &t);
+	if (err == 0)
+		err = vb_sched_run(x->all.sched, NULL, vb_sched_now(x->all.sched) + PATIENCE_NS);
+	return err != 0 ? err : x->heir_err;
+}
+
 static int open_db(struct litmus_world *all)
 {
 	struct world *x = world_of(all);
@@ -540,7 +587,7 @@ static int open_db(struct litmus_world *all)
 	x->watch = (struct vb_txn_watch){
 		.ctx = x, .prepared = on_prepared, .ended = on_ended, .unknown = on_unknown};
 	x->db->watch = &x->watch;
-	return 0;
+	return age(x);
 }
 
 static int open_party(struct litmus_party *is, struct vb_ep **ep)
