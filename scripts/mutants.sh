@@ -13,7 +13,7 @@
 #	--room ROOM       those of a room or protocol: tests/mutants/ROOM*.txt
 #	--quick           the few that the stage "mutants" of `make test-all` wants found
 #	--jobs N          in so many copies at a time (1)
-#	--seeds N         seeds of each `check lock` (300); `check txn` has half as many
+#	--seeds N         seeds of each `check lock` (300); `check txn` has half as many, `check litmus` none
 #	--asks N          only the first N checkers of each
 #	--out FILE        the results (build-mutants/results.tsv)
 #	--continue        go on with that file: leave out what was found, and ask only checkers that were not
@@ -254,9 +254,10 @@ build_copy() { # WORK
 
 # ---- asking ----
 
-# A violation with the number of its seed; or the first rare branch that all of the seeds, as many as it
-# takes, have not reached.
+# A violation with the number of its seed, or of the run of a small world; or the first rare branch that
+# all of the seeds, as many as it takes, have not reached.
 what_was_found='
+	(.runs[] | select(.kind == "check-litmus" and .found > 0) | "\(.runs) \(.rule)"),
 	(.runs[] | select(.violations > 0) |
 		"\(.first_violation.seed - .first_seed + 1) \(.first_violation.rule)"),
 	(.runs[] | select(.never_reached > 0) | .seeds as $n |
@@ -264,13 +265,17 @@ what_was_found='
 
 # Sets by, with and as: who found it, after how many seeds, as what.  1: nothing was found.
 ask_check() { # WORK COMMAND
-	local json=$1/found.json n=$seeds status
+	local json=$1/found.json status
 	rm -f "$json"
-	[[ $2 == "check lock"* ]] || n=$(((seeds + 1) / 2))
-	by="$2 --seeds $n" with='' as=''
+	case $2 in
+	"check litmus"*) by=$2 ;;
+	"check lock"*) by="$2 --seeds $seeds" ;;
+	*) by="$2 --seeds $(((seeds + 1) / 2))" ;;
+	esac
+	with='' as=''
 	# shellcheck disable=SC2086
 	(ulimit -v 8000000; ulimit -t $check_limit; timeout -k 5 $((20 * check_limit)) \
-		"$1/tree/build/src/verbena" $2 --seeds "$n" --json "$json") >"$1/ask.log" 2>&1 </dev/null
+		"$1/tree/build/src/verbena" $by --json "$json") >"$1/ask.log" 2>&1 </dev/null
 	status=$?
 	case $status in
 	0) return 1 ;;

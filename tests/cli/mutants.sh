@@ -162,6 +162,11 @@ if command -v jq >/dev/null; then
 	is 'one that says nothing' [ "$result" = 'found;check lock --seeds 3;-;exit status 3' ]
 	found_as 1
 	is 'one that fails' [ "$result" = 'found;check lock --seeds 3;-;exit status 1' ]
+	sed -i 's/^ask: .*/ask: check litmus --lock cas --runs 9/' "$work/tree/tests/mutants/a.txt"
+	run check litmus --lock planted:double-grant --world writers --json "$work/said.json"
+	rule=$(jq -r '.runs[0] | "\(.runs);\(.rule)"' "$work/said.json")
+	found_as 3
+	is 'small worlds have no seeds' [ "$result" = "found;check litmus --lock cas --runs 9;$rule" ]
 else
 	skip 'what is found' 'jq is not installed'
 fi
