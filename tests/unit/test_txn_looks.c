@@ -5,12 +5,16 @@
  * another transaction, the older of the two or the younger, locks before any verb or piece and commits before
  * any later one.  Who reads two records sees both before the other or both behind it; of who changes them
  * nothing is lost.
+ *
+ * Who locks only in its commit is stopped there, before each of its doorbells: the first piece comes then, and the
+ * rest of the commit before a later one.
  */
 #include "txn_api.h"
 
 #define X      2
 #define Y      3
 #define SOON   1000000ull /* who waits for one that stands still gives up */
+#define STEP   500ull     /* who waits for the other looks so often */
 #define PIECES 512        /* of a transaction, those of its waits among them, at most */
 /* Pieces from the other's locks to its commit, at most.  Who waits for it goes on looking. */
 #define BEHIND 48
@@ -23,8 +27,18 @@ static struct {
 	unsigned piece;          /* how many have been */
 	unsigned locks, commits; /* the other's, before these */
 	bool older, busy;
-	int err; /* the other's; -EBUSY: it has not come to its end */
+	bool stands; /* between two pieces the reader stands still, and the other is in its commit */
+	int err;     /* the other's; -EBUSY: it has not come to its end */
 } doorbell;
+
+/* Who reads, as a task beside the other's commit. */
+static struct {
+	struct vb_fabric_ops ops; /* the other's */
+	unsigned at, doorbells;   /* it comes before this one of the other's, of so many */
+	bool stands, goes_on, ended;
+	int err;
+	struct record x, y;
+} reader;
 
 static const struct vb_txn_params soon = {.timeout_ns = SOON};
 
@@ -62,12 +76,24 @@ static void other_commits(void)
 		doorbell.err = vb_txn_commit(doorbell.w->b);
 }
 
+static void stand_still(void)
+{
+	reader.stands = true;
+	while (!reader.goes_on)
+		must(vb_ep_sleep(doorbell.w->a->ep, STEP));
+}
+
 static void between(void)
 {
-	if (doorbell.piece == doorbell.locks)
-		other_locks();
-	if (doorbell.piece == doorbell.commits)
-		other_commits();
+	if (doorbell.stands) {
+		if (doorbell.piece == doorbell.commits)
+			stand_still();
+	} else {
+		if (doorbell.piece == doorbell.locks)
+			other_locks();
+		if (doorbell.piece == doorbell.commits)
+			other_commits();
+	}
 	doorbell.piece++;
 }
 
@@ -223,10 +249,108 @@ static void all_orders(void **state, const char *options, bool changes, bool dec
 	close_world(&w);
 }
 
+/* ---- in its commit ---- */
+
+static const struct vb_txn_params at_once = {.timeout_ns = 400 * STEP};
+
+static void reader_body(void *arg)
+{
+	struct world *w = arg;
+
+	if (doorbell.older) {
+		tick(w->a);
+		must(vb_txn_begin_with(w->a, &at_once));
+	}
+	w->a->ep->ops = &doorbell.ops;
+	reader.err = in_pieces(w, false, false, &reader.x, &reader.y);
+	if (reader.err == 0)
+		reader.err = vb_txn_commit(w->a);
+	w->a->ep->ops = doorbell.real;
+	reader.ended = true;
+}
+
+static int post_behind_reader(struct vb_ep *ep, struct vb_batch *batch)
+{
+	static const struct vb_task_params params = {.name = "reader"};
+	struct vb_task *task;
+
+	if (reader.doorbells++ == reader.at) {
+		must(vb_task_spawn(vb_sched_self(), reader_body, doorbell.w, &params, &task));
+		while (!reader.stands && !reader.ended)
+			must(vb_ep_sleep(ep, STEP));
+	}
+	return doorbell.real->post(ep, batch);
+}
+
+/* False: the reader was to stand still behind its last piece. */
+static bool one_commit(struct world *w, unsigned *both)
+{
+	const uint64_t before = value_of(w->a, w->t, X);
+	struct vb_ep *other = w->b->ep;
+	int err;
+
+	doorbell.piece = reader.doorbells = 0;
+	reader.stands = reader.goes_on = reader.ended = false;
+	if (!doorbell.older) {
+		must(vb_txn_begin_with(w->a, &at_once));
+		tick(w->b);
+	}
+	must(vb_txn_begin_with(w->b, &soon));
+	other->ops = &reader.ops;
+	err = change_both(w->b, w->t);
+	if (err == 0)
+		err = vb_txn_commit(w->b);
+	other->ops = doorbell.real;
+	reader.goes_on = true;
+	while (reader.doorbells > reader.at && !reader.ended)
+		must(vb_ep_sleep(other, STEP));
+	vb_txn_abort(w->a);
+	vb_txn_abort(w->b);
+	assert_true(err == 0 || err == -EAGAIN || err == -ETIMEDOUT);
+	assert_int_equal(value_of(w->a, w->t, X), before + (err == 0));
+	assert_int_equal(value_of(w->a, w->t, Y), before + (err == 0));
+	if (!reader.ended)
+		return false;
+	assert_true(reader.err == 0 || reader.err == -EAGAIN || reader.err == -ETIMEDOUT);
+	if (reader.err == 0) {
+		assert_int_equal(reader.x.value, reader.x.other);
+		assert_int_equal(reader.y.value, reader.y.other);
+		assert_int_equal(reader.x.value, reader.y.value);
+		*both += err == 0;
+	}
+	return reader.stands;
+}
+
+static void all_commits(void **state, const char *options)
+{
+	unsigned both = 0;
+	struct world w;
+
+	open_looks(&w, *state, options);
+	reader.ops = *doorbell.real;
+	reader.ops.post = post_behind_reader;
+	doorbell.stands = true;
+	for (unsigned older = 0; older < 2; older++) {
+		bool more = true;
+
+		doorbell.older = older;
+		for (reader.at = 0; more; reader.at++) {
+			doorbell.commits = 0;
+			while (one_commit(&w, &both) && doorbell.commits < BEHIND)
+				doorbell.commits++;
+			more = reader.doorbells > reader.at;
+		}
+	}
+	doorbell.stands = false;
+	assert_true(both > 0);
+	close_world(&w);
+}
+
 static void every_way(void **state, const char *options)
 {
 	for (unsigned i = 0; i < 4; i++)
 		all_orders(state, options, i & 1, i & 2);
+	all_commits(state, options);
 }
 
 static void sixteen(void **state)
