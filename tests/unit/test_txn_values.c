@@ -133,6 +133,7 @@ static struct half put_in_between(struct world *w, struct vb_values *v)
 	alone(w->a, vb_values_put(w->a, v, 3, one, BYTES_MAX));
 	must(vb_txn_begin(w->b));
 	h.err = vb_values_get(w->b, v, 3, is, 10, &bytes);
+	tick(w->a);
 	must(vb_txn_begin(w->a));
 	if (vb_values_put(w->a, v, 3, two, 100) == 0)
 		h.put = vb_txn_commit(w->a) == 0;
