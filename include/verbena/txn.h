@@ -71,7 +71,7 @@ struct vb_db_server;
 
 struct vb_db_params {
 	/* The protocol: "no-wait", "wait-die", "wound-wait" or "bounded-wait", each also with "-sx" for
-	 * shared and exclusive locks; "wait-die-fair"; "dslr-2pl"; "silo"; "drtm-h"; "mocc"; "sundial";
+	 * shared and exclusive locks; "wait-die-fair"; "votes"; "dslr-2pl"; "silo"; "drtm-h"; "mocc"; "sundial";
 	 * "maat"; "mvcc"; "mvcc-rcc"; "cicada"; "to"; "to-cascade"; and "calvin", where all that a transaction touches
 	 * is declared (vb_txn_declare).  See `verbena list`. */
 	const char *cc;
@@ -95,7 +95,7 @@ struct vb_db_params {
 	 * is more.  On an RDMA card take at least two seconds, until its option `measured` says
 	 * more (doc/verbs.md). */
 	uint64_t lease_ns;
-	/* "bounded-wait", "bounded-wait-sx", "dslr-2pl": the longest that a transaction waits for a lock, up to
+	/* "bounded-wait", "bounded-wait-sx", "votes", "dslr-2pl": the longest that a transaction waits for a lock, up to
 	 * lease_ns; 0: a 64th of that.  How long each wait is at most is drawn from half of it to
 	 * all.  Of others, 0. */
 	uint64_t wait_ns;
@@ -344,8 +344,8 @@ enum vb_isolation {
 
 struct vb_txn_params {
 	/* VB_REPEATABLE_READ and VB_READ_COMMITTED are offered by the two-phase protocols ("no-wait",
-	 * "wait-die", "wound-wait", "bounded-wait" and their forms -sx and -fair) and by "to", VB_SNAPSHOT by
-	 * "mvcc" and "mvcc-rcc"; see `verbena list`. */
+	 * "wait-die", "wound-wait", "bounded-wait" and their forms -sx and -fair, and "votes") and by "to",
+	 * VB_SNAPSHOT by "mvcc" and "mvcc-rcc"; see `verbena list`. */
 	enum vb_isolation isolation;
 	/* Calls that write are refused. */
 	bool read_only;

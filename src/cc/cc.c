@@ -12,6 +12,7 @@ const struct vb_cc_ops *const vb_ccs[] = {
 	&vb_cc_wound_wait_sx,
 	&vb_cc_bounded_wait,
 	&vb_cc_bounded_wait_sx,
+	&vb_cc_votes,
 	&vb_cc_dslr_2pl,
 	&vb_cc_silo,
 	&vb_cc_drtm_h,

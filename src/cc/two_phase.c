@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/sometimes.h"
 
-#define SX "no-wait-sx wait-die-sx wound-wait-sx bounded-wait-sx: "
+#define SX "no-wait-sx wait-die-sx wound-wait-sx bounded-wait-sx votes: "
 
 /* How many slots a reader tries that another reader took first. */
 #define SLOT_TRIES 3u

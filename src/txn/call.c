@@ -9,7 +9,8 @@
  *
  * A server does not wait long for a lock on our behalf (txn/serve.c); it answers, and we look at
  * our own status before we ask again.  So an answer comes soon or never, and an answer that never
- * comes means that the server is gone, or its node is cut off.
+ * comes means that the server is gone, or its node is cut off.  A call of a stage that votes has no answer, and
+ * takes nothing: txn/vote.c.
  *
  * A call that was given up may still be served later.  What it locks then is recovered, or given
  * back by the release that follows it: that goes to the same server, behind it, and the server
@@ -41,6 +42,7 @@ struct call {
 	unsigned char *buf;
 	int err;
 	bool open;    /* its box is */
+	bool votes;   /* in place of an answer */
 	bool refused; /* the server has not begun with it */
 };
 
@@ -278,8 +280,10 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 	c->msg.subject = 1ull << 63 | ++me->mail.next_request;
 	head.seal = vb_wire_seal(c->buf, c->bytes, c->msg.subject);
 	memcpy(c->msg.data, &head, sizeof(head));
-	vb_box_open(&me->mail, &c->box, c->msg.subject);
-	c->open = true;
+	if (!c->votes) {
+		vb_box_open(&me->mail, &c->box, c->msg.subject);
+		c->open = true;
+	}
 	v[0] = (struct vb_verb){.op = VB_OP_WRITE,
 				.flags = VB_SIGNALLED,
 				.addr = vb_db_inbox(me->db, c->node, me->node, me->number),
@@ -434,32 +438,75 @@ static void collect(struct vb_txn *t, unsigned stage, struct call *c, const stru
 		vb_box_close(&c->box);
 }
 
+/* 0: all have been asked, and have said yes. */
+static int count_votes(struct vb_txn *t, struct call *calls, unsigned n, const struct vb_verb *v,
+		       const unsigned *place, struct vb_ballot *b)
+{
+	for (unsigned i = 0; i < n; i++) {
+		const struct vb_verb *asked = &v[place[i]];
+		int err = calls[i].err;
+
+		if (err == 0)
+			err = asked[0].status != 0 ? asked[0].status : asked[1].status;
+		if (err != 0)
+			return err;
+		b->voter[b->of++] = calls[i].server;
+	}
+	return vb_ballot_count(t, b);
+}
+
+/* One verdict for all that they were asked about.  Who has said no, or nothing, the word does not tell. */
+static void give_verdict(struct vb_txn *t, struct call *calls, unsigned n, int err)
+{
+	uint8_t status = err == -EAGAIN      ? VB_TXN_RECOVERED
+			 : err == -ETIMEDOUT ? VB_TXN_TIMEOUT
+					     : VB_TXN_FABRIC;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (err != -EAGAIN)
+			call_failed(t, &calls[i], status == VB_TXN_FABRIC ? err : 0);
+		for (unsigned k = 0; k < calls[i].n; k++)
+			calls[i].item[k]->status = status;
+	}
+}
+
 /* One round: a call to each node that has items left, all on their way at once. */
 static void round_of_calls(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n,
 			   uint64_t *taken)
 {
 	struct vb_coordinator *me = t->me;
+	const struct vb_stage_ops *ops = ops_of(t, stage);
+	const bool votes = ops != NULL && ops->flags & VB_STAGE_VOTES;
 	unsigned most = me->db->outstanding ? VB_CALLS_MAX : 1, m = 0, posted = 0;
 	struct call calls[VB_CALLS_MAX];
 	struct vb_verb v[2 * VB_CALLS_MAX];
 	unsigned place[VB_CALLS_MAX];
+	struct vb_ballot ballot;
+	int err = votes ? vb_ballot_open(t, &ballot) : 0;
 
 	for (; m < most; m++) {
 		struct call *c = &calls[m];
 
 		c->n = 0;
 		c->open = false;
+		c->votes = votes;
 		c->refused = false;
 		c->buf = me->scratch + (size_t)m * me->db->call_bytes;
-		gather(t, ops_of(t, stage), calls, c, items, n, taken);
+		gather(t, ops, calls, c, items, n, taken);
 		if (c->n == 0)
 			break;
 		place[m] = posted;
-		c->err = make_call(t, stage, c, &v[posted]);
+		c->err = err != 0 ? err : make_call(t, stage, c, &v[posted]);
 		posted += c->err == 0 ? 2 : 0;
 	}
 	if (posted > 0)
 		(void)vb_post_wait(me->ep, v, posted);
+	if (votes) {
+		err = count_votes(t, calls, m, v, place, &ballot);
+		if (err != 0)
+			give_verdict(t, calls, m, err);
+		return;
+	}
 	for (unsigned i = 0; i < m; i++)
 		collect(t, stage, &calls[i], &v[place[i]]);
 }

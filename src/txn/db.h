@@ -19,6 +19,7 @@
  *	lane.c         names of places, and their status words
  *	words.c        the words of a tuple that name somebody
  *	call.c         the coordinator's side of RPC
+ *	vote.c         votes, which come by one atomic
  *	db.c           opening: sizes, regions, what every process must agree on
  *	epoch.c, queue.c, buffers.c   what that order takes of a server, and of memory: epoch.h
  *
@@ -56,8 +57,14 @@ struct vb_place_head {
 	uint64_t log_bytes, log_seal;
 	uint64_t clock; /* of a coordinator's first place: what its places are named is below it */
 	uint64_t tries; /* again, under the name of the last one */
-	/* cc/maat.c: the interval of the transaction.  upper: changed by atomics only */
-	uint64_t upper, lower;
+	union {
+		/* cc/maat.c: the interval of the transaction.  upper: changed by atomics only */
+		struct {
+			uint64_t upper, lower;
+		};
+		/* vote.c; changed by atomics only */
+		uint64_t votes;
+	};
 };
 _Static_assert(sizeof(struct vb_place_head) == 64, "one line");
 
@@ -252,6 +259,7 @@ struct vb_coordinator {
 	uint64_t lost_writes; /* of commits, whose locks were let go without them: the same */
 	bool untold;          /* one of which no call has told */
 	uint64_t commits, aborts[VB_TXN_CAUSES], recovered, rolled_forward, calls, waits;
+	uint64_t agents; /* cc/votes.c: nodes with something that a transaction has touched */
 	struct vb_stage_time timed[VB_STAGES_MAX + 1]; /* the last: the commit point and log */
 };
 
@@ -316,6 +324,9 @@ void vb_txn_clean(struct vb_txn *t);
 int vb_txn_fail(struct vb_txn *t);
 int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool write,
 		struct vb_item **out);
+
+/* scan.c: the stage VB_STAGE_SCAN */
+void vb_scan_list(uint16_t node, struct vb_item *item, unsigned n);
 
 /* sequence.c: of VB_CC_SEQUENCED */
 /* Waits for its turn, and has all of its items then.  0 or -EAGAIN. */
@@ -426,6 +437,25 @@ int vb_db_find_server(struct vb_coordinator *me, uint16_t node, vb_peer *out);
 /* Has the node's server done all that it was asked before this?  0: it has, or there is none any
  * more that could; -ETIMEDOUT: it has not said so in patience_ns, and lives; -ECANCELED. */
 int vb_call_is_done(struct vb_coordinator *me, uint16_t node, uint64_t patience_ns);
+
+/* vote.c: of VB_STAGE_VOTES by RPC */
+struct vb_ballot {
+	uint64_t before; /* the vote word, when nobody had been asked */
+	uint64_t until_ns;
+	unsigned of;
+	vb_peer voter[VB_CALLS_MAX];
+};
+/* What a vote adds to the word; and what it says that the word has grown by so much. */
+uint64_t vb_vote(uint64_t ts, bool yes);
+int vb_votes_say(uint64_t ts, unsigned of, uint64_t since);
+vb_addr vb_vote_word(const struct vb_db *db, uint64_t ts);
+/* Is the name one of that coordinator's? */
+bool vb_vote_is_of(const struct vb_db *db, uint64_t ts, uint16_t node, uint32_t coordinator);
+/* Before anybody is asked.  0, or the fabric's error. */
+int vb_ballot_open(struct vb_txn *t, struct vb_ballot *b);
+/* 0: all have said yes.  -EAGAIN: not all have; -ETIMEDOUT; -VB_EPEERGONE: one is not there; -ECANCELED; another of
+ * the fabric's. */
+int vb_ballot_count(struct vb_txn *t, const struct vb_ballot *b);
 
 /* What goes over the wire. */
 struct vb_wire_item {

@@ -193,6 +193,9 @@ enum vb_stage_flags {
 	VB_STAGE_MAKES = 1 << 2,
 	/* Brings keys in place of tuples: the engine's own (txn/scan.c). */
 	VB_STAGE_LISTS = 1 << 3,
+	/* By RPC nothing comes back but a vote of each server, by one atomic: yes if no item has a status (txn/vote.c).
+	 * It takes nothing. */
+	VB_STAGE_VOTES = 1 << 4,
 };
 
 struct vb_stage_ops {

@@ -68,6 +68,20 @@ struct ask {
 	unsigned n;
 };
 
+/* The keys of each range from one end to the other, or as many as there is room for: at their node. */
+void vb_scan_list(uint16_t node, struct vb_item *item, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_item *it = &item[i];
+		int keys = vb_table_list(it->table, node, it->key, it->seen,
+					 (uint64_t *)(void *)it->image, VB_SCAN_KEYS);
+
+		it->status = keys < 0 ? VB_TXN_MISUSE : 0;
+		it->lease = keys < 0 ? 0 : (uint64_t)keys;
+		memset(it->image + it->lease * 8, 0, (VB_SCAN_KEYS - it->lease) * 8);
+	}
+}
+
 static uint64_t behind(const struct scan *s, uint64_t key)
 {
 	return s->down ? key - 1 : key + 1;

@@ -70,6 +70,13 @@ static const struct vb_stage_ops *ops_of(const struct vb_db_server *s, unsigned 
 	return vb_stage_ops_of(s->db, stage);
 }
 
+static bool votes(const struct vb_db_server *s, const struct vb_wire_call *c)
+{
+	const struct vb_stage_ops *ops = ops_of(s, c->stage);
+
+	return ops != NULL && ops->flags & VB_STAGE_VOTES;
+}
+
 /* Is it something that a coordinator of this database could have asked? */
 static bool sound(const struct vb_db_server *s, const struct vb_wire_call *c)
 {
@@ -77,7 +84,8 @@ static bool sound(const struct vb_db_server *s, const struct vb_wire_call *c)
 
 	return (c->stage < db->cc->n_stages || c->stage >= VB_STAGE_SCAN) && c->n > 0 &&
 	       c->n <= ITEMS_MAX && c->bytes <= db->call_bytes &&
-	       c->from_node < db->fabric->nodes && c->coordinator < db->coordinators;
+	       c->from_node < db->fabric->nodes && c->coordinator < db->coordinators &&
+	       (!votes(s, c) || vb_vote_is_of(db, c->ts, c->from_node, c->coordinator));
 }
 
 /* Copies the items out of the inbox.  False: they are of another call by now. */
@@ -181,20 +189,6 @@ static enum vb_wire_refusal unpack(struct vb_db_server *s, const struct vb_wire_
 	return VB_WIRE_SOUND;
 }
 
-/* The keys of each range from one end to the other, or as many as there is room for. */
-static void list_keys(struct vb_db_server *s, struct vb_item *item, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		struct vb_item *it = &item[i];
-		int keys = vb_table_list(it->table, s->node, it->key, it->seen,
-					 (uint64_t *)(void *)it->image, VB_SCAN_KEYS);
-
-		it->status = keys < 0 ? VB_TXN_MISUSE : 0;
-		it->lease = keys < 0 ? 0 : (uint64_t)keys;
-		memset(it->image + it->lease * 8, 0, (VB_SCAN_KEYS - it->lease) * 8);
-	}
-}
-
 static struct vb_store_now now_of(const struct vb_db_server *s)
 {
 	uint64_t error_ns, now = vb_ep_common_now(s->ep, &error_ns);
@@ -257,7 +251,7 @@ static bool work(struct vb_db_server *s, struct request *q, struct vb_item *item
 	unsigned n = 0;
 
 	if (lists(ops))
-		list_keys(s, item, c->n);
+		vb_scan_list(s->node, item, c->n);
 	else
 		place_items(s, item, c->n);
 	for (unsigned i = 0; i < c->n; i++)
@@ -354,6 +348,22 @@ static void refuse(struct vb_db_server *s, struct request *q, enum vb_wire_refus
 	(void)vb_post(s->ep, &r->batch);
 }
 
+/* What a vote is: txn/vote.c. */
+static void cast(struct vb_db_server *s, const struct request *q, const struct vb_item *item)
+{
+	struct reply *r = next_reply(s);
+	bool yes = q->head.err == 0;
+
+	for (unsigned i = 0; i < q->head.n && yes; i++)
+		yes = item[i].status == 0;
+	r->verb[0] = (struct vb_verb){.op = VB_OP_FAA64,
+				      .flags = VB_SIGNALLED,
+				      .addr = vb_vote_word(s->db, q->head.ts),
+				      .compare.lo = vb_vote(q->head.ts, yes)};
+	r->batch = (struct vb_batch){.verbs = r->verb, .n = 1};
+	(void)vb_post(s->ep, &r->batch);
+}
+
 /* True: answered. */
 static bool attempt(struct vb_db_server *s, struct request *q, bool last)
 {
@@ -367,7 +377,10 @@ static bool attempt(struct vb_db_server *s, struct request *q, bool last)
 	}
 	if (!work(s, q, item, wire) && !last)
 		return false;
-	answer(s, q, item, wire);
+	if (votes(s, &q->head))
+		cast(s, q, item);
+	else
+		answer(s, q, item, wire);
 	return true;
 }
 
@@ -395,7 +408,7 @@ static void drop_waiting_of(struct vb_db_server *s, const struct vb_wire_call *c
 		if (q.head.from_node == c->from_node && q.head.coordinator == c->coordinator) {
 			VB_SOMETIMES(400,
 				     "wait-die wait-die-sx wait-die-fair wound-wait wound-wait-sx "
-				     "bounded-wait bounded-wait-sx: "
+				     "bounded-wait bounded-wait-sx votes: "
 				     "a call that waits at a server was given up");
 			continue;
 		}

@@ -25,7 +25,7 @@ head_filter='.schema == 1 and .tool == "verbena" and (.argv | length > 2) and
 # What every run has, whatever it is.
 run_filter='.kind == "txn" and .commits > 0 and .goodput_txn_s > 0 and .duration_s > 0 and
 	(.hybrid | test("^[01]+$")) and .clients == 8 and .isolation == "serializable" and
-	(.wait_ns == (if .cc | startswith("bounded-wait") or . == "dslr-2pl" then 100000 else null end)) and
+	(.wait_ns == (if .cc | startswith("bounded-wait") or . == "dslr-2pl" or . == "votes" then 100000 else null end)) and
 	(.abort_rate >= 0 and .abort_rate < 1) and
 	(.aborts | has("locked") and has("changed") and has("wounded") and has("timeout")) and
 	(.types | length > 0) and (.types | all(.latency_us | has("p50"))) and

@@ -25,7 +25,7 @@ done <<<"$commands"
 
 # How many there are, in words.
 words=(no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
-	seventeen eighteen nineteen twenty)
+	seventeen eighteen nineteen twenty twenty-one twenty-two twenty-three twenty-four)
 if command -v jq >/dev/null; then
 	locks=$("$verbena" list --json | jq '.locks | length') ccs=$("$verbena" list --json | jq '.cc | length')
 	is "the README counts locks and protocols" \

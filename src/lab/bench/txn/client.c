@@ -265,6 +265,7 @@ static void meter_one(const struct vb_coordinator *me, struct vb_tbench_meter *m
 	m->commits += me->commits;
 	m->waits += me->waits;
 	m->calls += me->calls;
+	m->agents += me->agents;
 	m->recovered += me->recovered + me->rolled_forward;
 	m->lost_locks += me->lost_locks;
 	for (unsigned i = 0; i < VB_TXN_CAUSES; i++)

@@ -188,6 +188,8 @@ static void set_rates(json_t *j, const struct vb_tbench_result *r, uint64_t comm
 	vb_json_set(j, "near_prims_per_txn", vb_json_ratio(m->near, n));
 	vb_json_set(j, "verbs_per_txn", verbs_json(m, n));
 	vb_json_set(j, "calls_per_txn", vb_json_ratio(m->calls, n));
+	if (m->agents != 0)
+		vb_json_set(j, "agents_per_txn", vb_json_ratio(m->agents, n));
 	vb_json_set(j, "waits_per_txn", vb_json_ratio(m->waits, n));
 	vb_json_set(j, "effective_cpu", vb_json_ratio(t->useful_ns, t->attempts_ns));
 	vb_json_set(j, "cpu_share", real ? vb_json_ratio(t->cpu_ns, t->span_ns) : json_null());

@@ -69,7 +69,8 @@ static const struct vb_opt engine_table[] = {
 		    "(200us with "
 		    "--isolation snapshot, else the lease)"),
 	VB_OPT_TIME(O, wait_ns, "wait", NULL, 1000, 3600 * SEC,
-		    "bounded-wait, dslr-2pl: the longest that a lock is waited for (a 64th of the "
+		    "bounded-wait, votes, dslr-2pl: the longest that a lock is waited for (a 64th "
+		    "of the "
 		    "lease)"),
 	VB_OPT_SIZE(O, hot_from, "hot-from", NULL, 1, 64,
 		    "mocc: from what temperature on a record is waited for before it is read (4)"),
@@ -279,7 +280,8 @@ static int check_wait(const struct vb_tbench_plan *p)
 	if (p->o.wait_ns == 0)
 		return 0;
 	return vb_fail(-EINVAL,
-		       "--wait is for bounded-wait, bounded-wait-sx and dslr-2pl, and --cc is '%s'",
+		       "--wait is for bounded-wait, bounded-wait-sx, votes and dslr-2pl, and --cc "
+		       "is '%s'",
 		       p->o.cc);
 }
 

@@ -195,7 +195,10 @@ static void put_stages(FILE *to, const struct vb_tbench_result *r)
 	for (unsigned i = 0; i < cc->n_stages; i++)
 		fprintf(to, "  %s %.2f", cc->stages[i].name,
 			per((double)timed[i].ns, commits) / 1e3);
-	fprintf(to, "  commit point %.2f\n", per((double)timed[VB_STAGES_MAX].ns, commits) / 1e3);
+	fprintf(to, "  commit point %.2f", per((double)timed[VB_STAGES_MAX].ns, commits) / 1e3);
+	if (r->tally->spent.agents != 0)
+		fprintf(to, "; agents %.2f", per((double)r->tally->spent.agents, commits));
+	fputc('\n', to);
 }
 
 /* Which stage found it; and of what ended in the first, which reads, how much did so for want of a version (RCC

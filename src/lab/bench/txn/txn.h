@@ -104,7 +104,7 @@ static inline unsigned vb_tbench_clients(const struct vb_tbench_plan *p)
  * only. */
 struct vb_tbench_meter {
 	uint64_t commits, aborts[VB_TXN_CAUSES];
-	uint64_t waits, calls, recovered, lost_locks, near;
+	uint64_t waits, calls, agents, recovered, lost_locks, near;
 	uint64_t verbs[VB_OP_COUNT], prims[VB_PRIMS];
 	struct vb_stage_time timed[VB_STAGES_MAX + 1];
 };
