@@ -347,16 +347,42 @@ static void cancelled(void **state)
 	close_world(&w);
 }
 
+/* Asks node 1's server for a vote on w.a's transaction, which holds nothing there, as `me`. */
+static void ask_as(struct world *w, struct vb_coordinator *me)
+{
+	const struct vb_wire_item item = {.key = THERE, .table = w->t->id, .flags = VB_ITEM_HELD_X};
+	struct vb_wire_call head = {.ts = w->a->txn.ts,
+				    .bytes = sizeof(item),
+				    .coordinator = me->number,
+				    .n = 1,
+				    .from_node = me->node,
+				    .stage = 1};
+	struct vb_msg msg = {.tag = VB_TAG_CALL, .subject = 1ull << 63 | 1, .len = sizeof(head)};
+	struct vb_verb v = {.op = VB_OP_SEND,
+			    .flags = VB_SIGNALLED,
+			    .peer = vb_db_server_ep(w->server[1])->self,
+			    .msg = &msg};
+
+	must(vb_write(me->ep, vb_db_inbox(w->db, 1, me->node, me->number), &item, sizeof(item)));
+	head.seal = vb_wire_seal(&item, sizeof(item), msg.subject);
+	memcpy(msg.data, &head, sizeof(head));
+	must(vb_verb_run(me->ep, &v));
+	(void)vb_ep_sleep(me->ep, NAP_NS);
+}
+
 /* A request in another's name would vote in his place. */
 static void names_of_its_own(void **state)
 {
 	struct world w;
+	uint64_t was;
 
 	open_votes(&w, state);
 	must(vb_txn_begin(w.a));
-	assert_true(vb_vote_is_of(w.db, w.a->txn.ts, 0, w.a->number));
-	assert_false(vb_vote_is_of(w.db, w.a->txn.ts, 0, w.a->number + 1));
-	assert_false(vb_vote_is_of(w.db, w.a->txn.ts, 1, w.a->number));
+	was = votes_in(&w);
+	ask_as(&w, w.b);
+	assert_int_equal(votes_in(&w), was);
+	ask_as(&w, w.a);
+	assert_int_equal(votes_in(&w), was + vb_vote(w.a->txn.ts, false));
 	vb_txn_abort(w.a);
 	close_world(&w);
 }
