@@ -37,7 +37,8 @@
 
 #define VOTES_BITS 14u
 #define VOTES_MASK ((1ull << VOTES_BITS) - 1)
-#define FIRST_LOOK 500ull /* ns; twice as long each time, up to the database's look_ns */
+#define FIRST_NS   500ull
+#define LOOKS_MOST 8u
 
 uint64_t vb_vote(uint64_t ts, bool yes)
 {
@@ -82,14 +83,19 @@ int vb_ballot_open(struct vb_txn *t, struct vb_ballot *b)
 	return look(t, &b->before);
 }
 
-/* Nobody is told when a vote comes. */
+/*
+ * Nobody is told when a vote comes.  The pauses grow as what has passed does, so what is lost by one is a share of
+ * that; and become so long that a thread sleeps in them (fabric/shm/wait.c), and a server that has been waiting for a
+ * core has ours.
+ */
 static int pause(struct vb_txn *t, const struct vb_ballot *b, unsigned looks)
 {
-	uint64_t ns = FIRST_LOOK << (looks < 6 ? looks : 6), now = vb_ep_now(t->me->ep);
+	const uint64_t most = LOOKS_MOST * t->me->db->look_ns;
+	uint64_t ns = FIRST_NS << (looks < 10 ? looks : 10), now = vb_ep_now(t->me->ep);
 
 	if (now >= b->until_ns)
 		return -ETIMEDOUT;
-	ns = ns < t->me->db->look_ns ? ns : t->me->db->look_ns;
+	ns = ns < most ? ns : most;
 	return vb_ep_sleep(t->me->ep, ns < b->until_ns - now ? ns : b->until_ns - now);
 }
 
