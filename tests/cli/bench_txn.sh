@@ -89,6 +89,11 @@ run bench txn --cc bounded-wait-sx --fabric sim --nodes 2 --records 40 --wait 10
 is_json 'a bounded wait: strict' '.runs[0] | .check.serializable and .check.strict and .invariant.holds'
 run bench txn --cc bounded-wait --fabric sim --nodes 2 --records 40 --duration 200us --json "$json"
 is_json 'a bounded wait: the default is told' '.runs[0] | .lease_ns == 50000000 and .wait_ns == 781250'
+# Barthels et al., section 4.3: 1.1 agents, and a vote of those who write at another home.
+run bench txn --cc votes,bounded-wait-sx --hybrid none --fabric sim --nodes 2 --workload tpcc --fixed --items 200 --customers 30 \
+	--threads 1 --coroutines 1 --mix payment-new-order --duration 5ms --json "$json"
+is_json 'votes: agents are told, of votes alone' '(.runs[0].agents_per_txn | . > 1.03 and . < 1.25) and (.runs[1] | has("agents_per_txn") | not)'
+is_json 'votes: a share of them votes' '.runs[0].stages | map(select(.name == "vote"))[0].runs_per_txn | . > 0.03 and . < 0.25'
 refused 'a wait beyond the lease' 2 "--wait lease 1000000000 50000000" bench txn --cc bounded-wait --fabric sim --wait 1s
 refused 'a wait without a bound' 2 "--wait wait-die" bench txn --cc wait-die --wait 1ms
 refused 'a level that is not offered' 2 "--isolation silo" bench txn --cc silo --isolation read-committed
