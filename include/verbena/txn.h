@@ -46,7 +46,8 @@
  * in its own node's memory before its commit.  A transaction that meets a lock of a coordinator
  * that has not moved for a lease rolls that one's transaction back, or forward if it had
  * committed.  That needs the memory of the coordinator's node: where a process takes its node's
- * memory with it (verbs, tcp, ucx), transactions on that node's records fail with -VB_EPEERGONE.
+ * memory with it (verbs, tcp, ucx), transactions on that node's records fail with -VB_EPEERGONE, and
+ * what its coordinators held elsewhere stays held, unless the database has `copies` of their logs.
  */
 #ifndef VERBENA_TXN_H
 #define VERBENA_TXN_H
@@ -120,6 +121,11 @@ struct vb_db_params {
 	/* Entries of the location cache, a power of two; 0: none where verbs complete at once, else
 	 * 65536. */
 	uint32_t cache_entries;
+	/* On how many other nodes each commit writes its log, too, before it is committed: 0 to 3, fewer than
+	 * there are nodes.  So many nodes may go with their memory, and what their coordinators have committed is
+	 * finished, and what they hold is freed, where the records' own nodes remain.  0: none, and both are lost
+	 * with the node.  Not with no_recovery, "maat", "to-cascade" and "calvin". */
+	uint32_t copies;
 };
 
 /* Which node has a key. */
@@ -242,7 +248,8 @@ void vb_db_server_stop(struct vb_db_server *server);
  *   -ENOMEM
  *   -VB_EPEERGONE, -VB_EUNKNOWN
  *            the node's memory does not answer.  Its place has been given back all the same, or the
- *            log says that it could not be
+ *            log says that it could not be.  Of a database with copies: nor do those of its log, or others
+ *            have taken the node for gone
  *
  * Threads: any; the coordinator is that thread's.
  */
@@ -302,7 +309,8 @@ const char *vb_txn_cause_name(enum vb_txn_cause cause);
  *                  an earlier commit returned -VB_EUNKNOWN, and what became of its transaction can
  *                  still not be learned; or the link to a node is down where earlier transactions have
  *                  committed what is not in place yet, at both of the coordinator's places.  Begin again
- *                  later: nothing of it is lost as long as the node is not
+ *                  later: nothing of it is lost as long as the node is not.  -VB_EPEERGONE for good, as the
+ *                  log says, of a database with copies: others have taken this coordinator's node for gone
  *   -ETIMEDOUT     shm, a commit stage by RPC: what an earlier transaction has committed is not in
  *                  place yet, because a server that lives has not answered for 10 s, and may still
  *                  write it.  Begin again later

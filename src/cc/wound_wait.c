@@ -27,7 +27,7 @@ uint8_t wound_wait_judge(struct vb_stage *s, struct vb_item *it, uint64_t holder
 {
 	/* Each time that we look: it may have been tried again, under the same name, since we
 	 * wounded it.  `lease` takes an answer that nobody needs. */
-	if (s->ts < holder)
+	if (s->ts < holder && !vb_stage_place_gone(s, vb_ts_place(holder)))
 		vb_acc_cas(s->acc, VB_AMOD_TM, vb_stage_status_addr(s, vb_ts_place(holder)),
 			   holder | VB_TS_RUNNING, holder | VB_TS_ABORTED, &it->lease);
 	return VB_ITEM_WAIT;

@@ -133,6 +133,44 @@ int vb_txn_inspect(struct vb_txn *t)
 
 /* ---- the commit point ---- */
 
+static void note_time(struct vb_coordinator *me, unsigned what, uint64_t begin)
+{
+	if (!me->db->timing)
+		return;
+	me->timed[what].ns += vb_ep_now_early(me->ep) - begin;
+	me->timed[what].runs++;
+}
+
+/* Does it hold anything that others could take from it, or finish for it? */
+static bool is_copied(const struct vb_txn *t)
+{
+	if (t->me->db->copy_readers)
+		return t->n > 0;
+	for (unsigned i = 0; i < t->n; i++)
+		if (t->item[i].flags & VB_ITEM_WRITE)
+			return true;
+	return false;
+}
+
+/* 0, -EAGAIN or the error that leaves it unknown. */
+static int copy_log(struct vb_txn *t, struct vb_lane *lane)
+{
+	struct vb_coordinator *me = t->me;
+	uint64_t begin = me->db->timing ? vb_ep_now_early(me->ep) : 0;
+	int err = vb_copies_log(me, lane, t->ts);
+
+	note_time(me, VB_TIMED_LOG, begin);
+	if (vb_likely(err == 0))
+		return 0;
+	/* Some of the copies have the name. */
+	t->tainted = true;
+	if (err == 1)
+		return me->fenced ? vb_txn_doom(t, VB_TXN_FABRIC, -VB_EPEERGONE)
+				  : vb_txn_doom(t, VB_TXN_RECOVERED, 0);
+	lane->unknown = true;
+	return -VB_EUNKNOWN;
+}
+
 /* 0, -EAGAIN: it has been wounded or recovered, or the error that leaves it unknown. */
 int vb_txn_point(struct vb_txn *t)
 {
@@ -148,10 +186,17 @@ int vb_txn_point(struct vb_txn *t)
 		return 0;
 	if (me->db->recovery && !vb_cc_installs(me->db->cc))
 		vb_txn_write_log(t, lane);
+	if (me->db->copies != 0 && is_copied(t)) {
+		err = copy_log(t, lane);
+		if (err != 0)
+			return err;
+		begin = me->db->timing ? vb_ep_now_early(me->ep) : 0;
+	}
 	err = vb_lane_status(me, lane, t->ts | VB_TS_COMMITTED);
-	if (me->db->timing) {
-		me->timed[VB_STAGES_MAX].ns += vb_ep_now_early(me->ep) - begin;
-		me->timed[VB_STAGES_MAX].runs++;
+	note_time(me, VB_TIMED_POINT, begin);
+	if (vb_unlikely(err == 1 && me->db->copies != 0 && is_copied(t))) {
+		err = vb_copies_undo(me, lane, t->ts);
+		t->tainted = true;
 	}
 	if (err == 0)
 		return 0;
@@ -258,6 +303,14 @@ static int learn(struct vb_coordinator *me, struct vb_lane *lane)
 		err = vb_lane_status(me, lane, name | VB_TS_ABORTED);
 	if (err < 0)
 		return err;
+	if (lane->status != (name | VB_TS_COMMITTED) && me->db->copies != 0) {
+		err = vb_copies_undo(me, lane, name);
+		if (err < 0)
+			return err;
+		/* Others have done it, or will. */
+		if (err == 0)
+			lane->status = name | VB_TS_COMMITTED;
+	}
 	lane->unknown = false;
 	VB_SOMETIMES_IF(lane->status == (name | VB_TS_COMMITTED), 1000,
 			"txn: an unknown commit had happened");
@@ -283,6 +336,8 @@ int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane)
 	if (lane->in_flight && vb_acc_finish(&lane->acc) != 0)
 		lane->unacknowledged = true;
 	lane->in_flight = false;
+	if (db->copies != 0)
+		vb_copies_settle(me, lane);
 	if (vb_unlikely(lane->unknown))
 		return learn(me, lane);
 	if (!lane->unacknowledged || !db->recovery)

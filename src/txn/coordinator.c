@@ -68,6 +68,7 @@ static int open_lane(struct vb_coordinator *me, unsigned i)
 	const struct vb_db *db = me->db;
 	struct vb_lane *lane = &me->lane[i];
 	bool recovers = i >= VB_PLACES_TXN;
+	int err;
 	uint32_t items = recovers ? 1 : db->items_max;
 	size_t records = recovers ? db->store.record_bytes_max : db->bytes_max;
 	size_t image =
@@ -85,7 +86,8 @@ static int open_lane(struct vb_coordinator *me, unsigned i)
 	lane->arena = lane->memory + me->item_own;
 	lane->arena += -(uintptr_t)lane->arena & (VB_CACHELINE - 1);
 	vb_acc_read(&lane->acc, VB_READ_TM, vb_db_place(db, lane->place), &lane->status, 8);
-	return vb_acc_go(&lane->acc);
+	err = vb_acc_go(&lane->acc);
+	return err == 0 ? vb_copies_open(me, lane) : err;
 }
 
 /* A thread may stand still between its looks at two clocks: of some tries the shortest counts. */

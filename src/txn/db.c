@@ -260,6 +260,28 @@ static int check_params(const struct vb_fabric *f, const struct vb_db_params *p)
 	return 0;
 }
 
+static int check_copies(const struct vb_fabric *f, const struct vb_cc_ops *cc,
+			const struct vb_db_params *p)
+{
+	if (p->copies == 0)
+		return 0;
+	if (p->copies > VB_COPIES_MAX || p->copies >= f->nodes)
+		return vb_fail(-EINVAL,
+			       "%u copies of each log (copies, --copies): at most %u, and each on "
+			       "another node than the log, of which this fabric has %u",
+			       p->copies, VB_COPIES_MAX, f->nodes);
+	if (p->no_recovery)
+		return vb_fail(-EINVAL, "without recovery there is no log to have copies of "
+					"(copies, no_recovery)");
+	if (!vb_cc_copies(cc))
+		return vb_fail(-EOPNOTSUPP,
+			       "'%s' has no copies of its logs (`verbena list`): what becomes of "
+			       "its transactions stands in their own nodes' memory alone; open it "
+			       "with copies 0, or take another protocol",
+			       cc->name);
+	return 0;
+}
+
 static int check_caps(const struct vb_fabric *f, const struct vb_cc_ops *cc)
 {
 	uint32_t missing = (cc->needs | VB_CAP_SEND) & ~f->caps.flags;
@@ -341,7 +363,8 @@ uint64_t vb_db_node_bytes(const struct vb_db_params *p, uint16_t nodes)
 		return 0;
 	set_sizes(&db, p);
 	return sizeof(struct vb_db_header) + places_bytes(&db) + 2 * boxes_bytes(&db, nodes) +
-	       sequence_bytes(&db, p->cc != NULL ? vb_cc_find(p->cc) : NULL, nodes) + 4096;
+	       sequence_bytes(&db, p->cc != NULL ? vb_cc_find(p->cc) : NULL, nodes) +
+	       p->copies * places_bytes(&db) + 4096;
 }
 
 uint64_t vb_db_node_touched(const struct vb_db_params *p, uint16_t nodes)
@@ -390,19 +413,19 @@ vb_addr vb_db_outbox(const struct vb_db *db, uint16_t node, uint32_t coordinator
 
 static uint64_t layout_hash(const struct vb_db *db)
 {
-	char text[220];
-	int n = snprintf(text, sizeof(text), "%s/%u/%u/%u/%" PRIu64 "/%d/%d/%u/%u/%u/%u/%" PRIu64,
-			 db->cc->name, db->coordinators, db->place_bytes, db->call_bytes,
-			 db->lease_ns, db->recovery, db->store.sealed, db->fabric->nodes,
-			 db->items_max, db->bytes_max, db->store.record_bytes_max,
-			 db->snapshot_lag_ns);
+	char text[240];
+	int n = snprintf(
+		text, sizeof(text), "%s/%u/%u/%u/%" PRIu64 "/%d/%d/%u/%u/%u/%u/%" PRIu64 "/%u",
+		db->cc->name, db->coordinators, db->place_bytes, db->call_bytes, db->lease_ns,
+		db->recovery, db->store.sealed, db->fabric->nodes, db->items_max, db->bytes_max,
+		db->store.record_bytes_max, db->snapshot_lag_ns, db->copies);
 
 	return XXH64(text, (size_t)n, 0) | 1;
 }
 
 static int open_node(struct vb_db *db, uint16_t node)
 {
-	uint64_t bytes = db->sequence_at + sequence_bytes(db, db->cc, db->fabric->nodes);
+	uint64_t bytes = db->copies_at + db->copies * db->copy_bytes;
 	char name[VB_REGION_NAME];
 	struct vb_db_header *h;
 	bool fresh;
@@ -472,6 +495,16 @@ static uint64_t grace_of(const struct vb_db *db, const struct vb_db_params *p)
 	return 2 * db->epoch_ns + 2 * db->suspect_ns;
 }
 
+/* Does who only reads leave words in tuples that keep others out? */
+static bool leaves_words(const struct vb_cc_ops *cc)
+{
+	bool some = cc->caps & VB_CC_READ_LOCKS;
+
+	for (unsigned i = 0; i < cc->n_words; i++)
+		some |= cc->words[i].kind == VB_WORD_READER || cc->words[i].kind == VB_WORD_WAITER;
+	return some;
+}
+
 static void set_options(struct vb_db *db, const struct vb_db_params *p)
 {
 	uint32_t caps = db->fabric->caps.flags;
@@ -495,6 +528,8 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 	db->patience_ns = PATIENCE_NS;
 	db->epoch_ns = EPOCH_SUSPECTS * db->suspect_ns;
 	db->recovery = !p->no_recovery;
+	db->copies = p->copies;
+	db->copy_readers = leaves_words(db->cc);
 	db->doorbell = !p->no_doorbell;
 	db->outstanding = !p->no_outstanding;
 	db->passive_ack = p->passive_ack;
@@ -521,6 +556,8 @@ static int open_parts(struct vb_db *db, const struct vb_db_params *p)
 
 	db->sequence_at = sizeof(struct vb_db_header) + places_bytes(db) +
 			  2 * boxes_bytes(db, db->fabric->nodes);
+	db->copies_at = db->sequence_at + sequence_bytes(db, db->cc, db->fabric->nodes);
+	db->copy_bytes = places_bytes(db);
 	db->region = calloc(db->fabric->nodes, sizeof(*db->region));
 	db->server = calloc(db->fabric->nodes, sizeof(*db->server));
 	if (db->region == NULL || db->server == NULL)
@@ -575,6 +612,8 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *p, struct vb
 		err = check_lag(fabric, db->cc, p);
 	if (err == 0)
 		err = check_record(db->cc, p);
+	if (err == 0)
+		err = check_copies(fabric, db->cc, p);
 	if (err == 0) {
 		set_sizes(db, p);
 		set_options(db, p);

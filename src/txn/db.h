@@ -11,6 +11,7 @@
  *	install.c      writes that are in place before the commit point, and what undoes them
  *	sequence.c     a transaction's place in an order that is agreed on before it begins: epoch.h
  *	commit.c       the log, the commit point, what follows it
+ *	copies.c       copies of the log on other nodes
  *	recover.c      transactions of coordinators that do not move
  *	reads.c        reads that are over before the commit
  *	snapshot.c     snapshots, and what those who write owe them
@@ -28,6 +29,7 @@
  * On each node the database is one region:
  *
  *	header (struct vb_db_header) | place 0 | place 1 | ... | inbox 0 | ... | outbox 0.0 | ...
+ *	                                                       | copies of other nodes' places, if any: copies.c
  *
  * A *place* holds the status word and the log of one transaction at a time.  A coordinator has
  * four.  It uses two in turn, so that the writes of one transaction may still be on their way while
@@ -93,6 +95,9 @@ struct vb_db {
 	uint32_t coordinators, items_max, bytes_max;
 	uint32_t place_bytes, small_bytes; /* of a place for transactions, and for recovery */
 	uint32_t call_bytes;
+	uint32_t copies; /* of each log: copies.c */
+	uint64_t copies_at, copy_bytes;
+	bool copy_readers; /* who reads leaves words in tuples, which others may take from it */
 	/* Of VB_CC_SEQUENCED: see epoch.h. */
 	uint32_t request_bytes, batch_bytes, forward_bytes;
 	uint64_t sequence_at;
@@ -202,10 +207,16 @@ struct vb_suspect {
 };
 #define VB_SUSPECTS 16u
 
+/* What is timed: the stages, the commit point with the log in its place, and the log's copies. */
+enum { VB_TIMED_POINT = VB_STAGES_MAX, VB_TIMED_LOG, VB_TIMED_MAX };
+
 struct vb_stage_time {
 	uint64_t ns, runs, items; /* as far as stages are timed */
 	uint64_t ended;           /* transactions that had to end by what it found */
 };
+
+/* Of a log. */
+#define VB_COPIES_MAX 3u
 
 /* Memory and verbs of the transactions of one place. */
 struct vb_lane {
@@ -221,6 +232,11 @@ struct vb_lane {
 	bool unacknowledged;   /* they have not, or perhaps not, arrived; or those that undo it */
 	bool unknown;          /* whether the last transaction is committed: the answer was lost */
 	bool late; /* a verb to its status word may land yet, and means the name that it has */
+	/* copies.c: what each says, as we believe, if that is known; those that are gone; a verb to one may land yet,
+	 * and means the name that it has. */
+	uint64_t copy[VB_COPIES_MAX];
+	bool copies_known, copies_late;
+	uint8_t copies_gone;
 };
 
 struct vb_coordinator {
@@ -240,6 +256,7 @@ struct vb_coordinator {
 	uint64_t clock, clock_end, *clock_word;
 	int64_t common_ns;
 	uint64_t snapshot; /* the last one */
+	bool fenced;       /* others have taken its node for gone: copies.c */
 	bool keep_age;     /* the next transaction is the last one tried again */
 	struct vb_rng rng;
 	unsigned char *scratch; /* VB_CALLS_MAX calls on their way out */
@@ -260,7 +277,7 @@ struct vb_coordinator {
 	bool untold;          /* one of which no call has told */
 	uint64_t commits, aborts[VB_TXN_CAUSES], recovered, rolled_forward, calls, waits;
 	uint64_t agents; /* cc/votes.c: nodes with something that a transaction has touched */
-	struct vb_stage_time timed[VB_STAGES_MAX + 1]; /* the last: the commit point and log */
+	struct vb_stage_time timed[VB_TIMED_MAX];
 };
 
 static inline struct vb_lane *vb_txn_lane(struct vb_coordinator *me)
@@ -531,6 +548,25 @@ void vb_txn_count_lost(struct vb_coordinator *me, const struct vb_item *items, u
 /* 0, or the error for which nothing may be named over the lane's last transaction yet: what has
  * become of it is not known, or not in place. */
 int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane);
+
+/* copies.c: of databases with copies */
+vb_addr vb_copy_at(const struct vb_db *db, uint32_t place, unsigned i);
+/* Is the node that has the place known to be gone, to whoever is at node `self`?  Without copies that is nobody's
+ * business. */
+bool vb_copies_home_gone(const struct vb_db *db, uint16_t self, uint32_t place);
+bool vb_copies_all_gone(const struct vb_db *db, uint32_t place);
+/* A place is taken; before it is named anew. */
+int vb_copies_open(struct vb_coordinator *me, struct vb_lane *lane);
+void vb_copies_settle(struct vb_coordinator *me, struct vb_lane *lane);
+/* The log that stands in the lane's place, by that name, is with every copy: 0, and the status word has the last say;
+ * 1: others have decided that it never happens; or the error for which nobody knows yet. */
+int vb_copies_log(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts);
+/* The status word has said no to what the copies have, perhaps: 0: it has happened all the same; 1; an error. */
+int vb_copies_undo(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts);
+/* The place's status word says that the name never commits: now the copies do, too, or *happened. */
+int vb_copies_withdraw(struct vb_coordinator *me, uint32_t place, uint64_t name, bool *happened);
+/* The place's home is gone: what its status word would have said for good. */
+int vb_copies_seal(struct vb_coordinator *me, uint32_t place, uint64_t *status);
 
 /* serve.c; its endpoint, for tests that make it stand still */
 struct vb_ep *vb_db_server_ep(struct vb_db_server *s);

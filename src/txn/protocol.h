@@ -341,6 +341,12 @@ static inline bool vb_cc_installs(const struct vb_cc_ops *cc)
 	return cc->caps & VB_CC_INSTALLS;
 }
 
+/* Whether it is committed, its status word says and no word beside: then copies of its log can, too (txn/copies.c). */
+static inline bool vb_cc_copies(const struct vb_cc_ops *cc)
+{
+	return !(cc->caps & (VB_CC_INSTALLS | VB_CC_SEQUENCED)) && cc->decide == NULL;
+}
+
 static inline bool vb_cc_sequenced(const struct vb_cc_ops *cc)
 {
 	return cc->caps & VB_CC_SEQUENCED;
@@ -433,6 +439,9 @@ bool vb_stage_pair_whole(const struct vb_stage *s);
 uint64_t vb_stage_look_ns(const struct vb_stage *s);
 /* The status word of the transaction's place; there is one: vb_stage_has_place. */
 vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place);
+
+/* Is the place's status word gone with its node, and nobody's to ask? */
+bool vb_stage_place_gone(const struct vb_stage *s, uint32_t place);
 
 bool vb_stage_has_place(const struct vb_stage *s, uint32_t place);
 

@@ -191,12 +191,11 @@ static int read_log(struct vb_acc *acc, vb_addr at, unsigned char *to, uint32_t 
  * because it wrote nothing (the seal is then another's).  Its memory is near if the place is our
  * own.
  */
-static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsigned char **out,
-		    uint32_t *bytes)
+static int copy_log_at(struct vb_coordinator *me, vb_addr at, uint32_t room, uint64_t ts,
+		       unsigned char **out, uint32_t *bytes)
 {
 	struct vb_db *db = me->db;
-	uint32_t room = vb_db_place_bytes(db, place);
-	const void *near = vb_local(db->fabric, vb_db_place(db, place), room);
+	const void *near = vb_local(db->fabric, at, room);
 	unsigned char *copy = vb_recovery_keep(me, room);
 	const struct vb_place_head *head = (const void *)copy;
 	int err = 0;
@@ -204,10 +203,10 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 	*out = NULL;
 	if (copy == NULL)
 		return vb_fail(-ENOMEM, "no memory for a log");
-	if (near != NULL && vb_addr_node(vb_db_place(db, place)) == me->node) {
+	if (near != NULL && vb_addr_node(at) == me->node) {
 		memcpy(copy, near, room);
 	} else {
-		err = read_log(&vb_recovery_lane(me)->acc, vb_db_place(db, place), copy, room);
+		err = read_log(&vb_recovery_lane(me)->acc, at, copy, room);
 	}
 	if (err == 0 && head->log_bytes <= room - sizeof(*head) &&
 	    XXH3_64bits_withSeed(head + 1, head->log_bytes, ts) == head->log_seal) {
@@ -218,6 +217,30 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 	VB_SOMETIMES_IF(err == 0, 5000, "txn: a log with a wrong seal");
 	VB_SOMETIMES_IF(err != 0, 10000, "txn: a log that cannot be read");
 	vb_recovery_let_go(copy);
+	return err;
+}
+
+/*
+ * Of a place whose home is gone: from the first copy that has it, which each one did that says that it has happened.
+ * If none has it any more, then who was only cut off has written another over it, and has brought it into place
+ * before.
+ */
+static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsigned char **out,
+		    uint32_t *bytes)
+{
+	const struct vb_db *db = me->db;
+	const uint32_t room = vb_db_place_bytes(db, place);
+	int err = -VB_EPEERGONE;
+
+	if (vb_likely(!vb_copies_home_gone(db, me->node, place)))
+		return copy_log_at(me, vb_db_place(db, place), room, ts, out, bytes);
+	for (unsigned i = 0; i < db->copies; i++) {
+		int e = copy_log_at(me, vb_copy_at(db, place, i), room, ts, out, bytes);
+
+		if (e == 0 && *out != NULL)
+			return 0;
+		err = e == 0 ? 0 : err;
+	}
 	return err;
 }
 
@@ -273,11 +296,16 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
 		err = vb_lane_status(me, lane, *ts | VB_TS_RUNNING);
 	if (err)
 		return err == 1 ? -VB_EUNKNOWN : err;
+	if (db->copies != 0)
+		vb_copies_settle(me, lane);
 	memcpy(mine, e, sizeof(*e) + e->bytes);
 	mine->held = *held;
 	mine->by_server = 0;
 	head->log_bytes = sizeof(*e) + ((e->bytes + 7) & ~7u);
 	head->log_seal = XXH3_64bits_withSeed(mine, head->log_bytes, *ts);
+	err = db->copies != 0 ? vb_copies_log(me, lane, *ts) : 0;
+	if (err != 0)
+		return err == 1 ? me->fenced ? -VB_EPEERGONE : -VB_EUNKNOWN : err;
 	err = vb_lane_status(me, lane, *ts | VB_TS_COMMITTED);
 	return err == 1 ? -VB_EUNKNOWN : err;
 }
@@ -652,6 +680,21 @@ static bool has_moved(struct vb_coordinator *me, const struct vb_suspect *s)
 	return vb_suspect_look(me, s, &now) != 0 || now.tries != s->tries;
 }
 
+/* What a status word says that is not the last word where there are copies. */
+static int confirm(struct vb_coordinator *me, uint32_t place, uint64_t *status)
+{
+	uint64_t name = vb_ts_name(*status);
+	bool happened;
+	int err;
+
+	if (me->db->copies == 0 || *status != name || vb_copies_home_gone(me->db, me->node, place))
+		return 0;
+	err = vb_copies_withdraw(me, place, name, &happened);
+	if (err == 0 && happened)
+		*status = name | VB_TS_COMMITTED;
+	return err;
+}
+
 int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s, uint64_t patience_ns)
 {
 	uint32_t place = vb_suspect_holder(me->db, &s);
@@ -666,6 +709,9 @@ int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s, uint64_t pati
 			break;
 		}
 		if (vb_status_final(s.status)) {
+			err = confirm(me, place, &s.status);
+			if (err != 0)
+				break;
 			err = vb_log_decides(me->db, s.status) ? by_log(me, &s, place, patience_ns)
 							       : set_back(me, &s);
 			break;

@@ -32,6 +32,11 @@ vb_addr vb_stage_status_addr(const struct vb_stage *s, uint32_t place)
 	return vb_status_word(s->db, place);
 }
 
+bool vb_stage_place_gone(const struct vb_stage *s, uint32_t place)
+{
+	return vb_copies_home_gone(s->db, s->acc->node, place);
+}
+
 bool vb_stage_has_place(const struct vb_stage *s, uint32_t place)
 {
 	return place < s->db->coordinators * VB_PLACES_EACH * s->db->fabric->nodes;

@@ -68,11 +68,15 @@ bool vb_suspect_stood_still(const struct vb_db *db, struct vb_suspect *s,
 
 int vb_suspect_look(struct vb_coordinator *me, const struct vb_suspect *s, struct vb_pulse *out)
 {
-	vb_addr at = vb_db_place(me->db, vb_suspect_holder(me->db, s));
-	int err = vb_recovery_read(me, VB_READ_TM, at + offsetof(struct vb_place_head, status),
-				   &out->status);
+	uint32_t place = vb_suspect_holder(me->db, s);
+	vb_addr at = vb_db_place(me->db, place);
+	int err;
 
 	out->tries = 0;
+	if (vb_unlikely(vb_copies_home_gone(me->db, me->node, place)))
+		return vb_copies_seal(me, place, &out->status);
+	err = vb_recovery_read(me, VB_READ_TM, at + offsetof(struct vb_place_head, status),
+			       &out->status);
 	if (err == 0 && me->db->cc->caps & VB_CC_AGE)
 		err = vb_recovery_read(me, VB_READ_TM, at + offsetof(struct vb_place_head, tries),
 				       &out->tries);

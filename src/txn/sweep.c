@@ -130,6 +130,25 @@ static int end_name(struct vb_coordinator *me, vb_addr status, struct vb_lane *l
 	return 0;
 }
 
+/* Where there are copies nobody commits by that name any more, either, or it has happened. */
+static int withdraw(struct vb_coordinator *me, vb_addr status, struct vb_lane *lane,
+		    uint64_t *at_home)
+{
+	bool happened;
+	int err;
+
+	*at_home = lane->status;
+	if (me->db->copies == 0 || (lane->status & VB_TS_STATE) == VB_TS_COMMITTED)
+		return 0;
+	err = end_name(me, status, lane);
+	*at_home = lane->status;
+	if (err == 0)
+		err = vb_copies_withdraw(me, lane->place, lane->status, &happened);
+	if (err == 0 && happened)
+		lane->status |= VB_TS_COMMITTED;
+	return err;
+}
+
 /*
  * A place whose owner's process `who` is gone, which is somebody else's when *still is not `who`.  What the
  * dead one has posted may land yet, its commit point, too: then its status is another than we have seen, and
@@ -143,6 +162,7 @@ static int free_place(struct vb_coordinator *me, uint32_t place, vb_addr owner, 
 
 	for (unsigned i = 0; i < LOOKS; i++) {
 		struct vb_lane lane = {.place = place};
+		uint64_t at_home = 0;
 		int err = vb_recovery_read(me, VB_READ_TM, status, &lane.status);
 
 		/* Another may have given it up before that look, and somebody else have it. */
@@ -154,9 +174,12 @@ static int free_place(struct vb_coordinator *me, uint32_t place, vb_addr owner, 
 		if (!vb_status_final(lane.status) && vb_log_decides(me->db, lane.status))
 			err = end_name(me, status, &lane);
 		if (err == 0)
+			err = withdraw(me, status, &lane, &at_home);
+		if (err == 0)
 			err = vb_lane_finish(me, &lane);
 		if (err == 0 && watch != NULL && watch->given_up != NULL)
 			watch->given_up(watch->ctx, place, lane.status);
+		lane.status = at_home;
 		if (err == 0)
 			err = end_name(me, status, &lane);
 		if (err != 1)

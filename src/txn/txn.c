@@ -96,7 +96,7 @@ static int begin(struct vb_coordinator *me, const struct vb_txn_params *params)
 		return err;
 	if (vb_unlikely(me->ripe > 0))
 		vb_txn_recover_ripe(me);
-	err = settle_next(me);
+	err = vb_unlikely(me->fenced) ? -VB_EPEERGONE : settle_next(me);
 	if (err == 0)
 		err = vb_txn_tell_loss(me);
 	lane = vb_txn_lane(me);

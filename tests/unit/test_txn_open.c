@@ -69,10 +69,34 @@ static void bad_databases(void **state)
 	refused_db(f, p_.bytes_max = UINT32_MAX);
 	refused_db(f, p_.lease_ns = UINT64_MAX);
 	refused_db(f, p_.cache_entries = 3);
+	/* On two nodes there is one other. */
+	refused_db(f, p_.copies = 2);
+	refused_db(f, p_.copies = UINT32_MAX);
+	refused_db(f, p_.copies = 1; p_.no_recovery = true);
 	/* None of them has left anything that the first real one would stumble over. */
 	must(vb_db_open(f, &p, &db));
 	vb_db_close(db);
 	vb_db_close(NULL);
+	vb_fabric_close(f);
+}
+
+/* Whose transactions are decided by more than their status words. */
+static void protocols_without_copies(void **state)
+{
+	static const char *const none[] = {"maat", "to-cascade", "calvin"};
+	struct vb_db_params p = usual();
+	struct vb_fabric *f;
+	struct vb_db *db = NULL;
+
+	(void)state;
+	open_fabric(&f, "shm", 64 << 20);
+	p.copies = 1;
+	p.hybrid = NULL;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(none); i++) {
+		p.cc = none[i];
+		refused(vb_db_open(f, &p, &db), -EOPNOTSUPP);
+		assert_null(db);
+	}
 	vb_fabric_close(f);
 }
 
@@ -660,6 +684,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bad_databases),
+		cmocka_unit_test(protocols_without_copies),
 		cmocka_unit_test(every_code_of_a_protocol),
 		cmocka_unit_test(a_name_for_a_code),
 		cmocka_unit_test(a_temperature),

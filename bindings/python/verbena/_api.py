@@ -57,6 +57,7 @@ struct vb_db_params {
     uint32_t items_max; uint32_t record_bytes_max; uint32_t bytes_max; uint64_t lease_ns;
     uint64_t wait_ns; uint64_t snapshot_lag_ns; uint32_t hot_from; bool no_recovery;
     bool no_doorbell; bool no_outstanding; bool passive_ack; uint32_t cache_entries;
+    uint32_t copies;
 }
 struct vb_table_params {
     const char *name; uint32_t record_bytes; uint64_t records; enum vb_partition partition;

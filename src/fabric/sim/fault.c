@@ -61,7 +61,7 @@ bool sim_fault_refuses(const struct sim *s, uint16_t a, uint16_t b)
 {
 	uint64_t now = sim_now(s);
 
-	if (b + 1u == s->lost)
+	if (s->lost[b] == SIM_LOST || (s->lost[b] == SIM_DISOWNED && a != b))
 		return true;
 	for (unsigned i = 0; i < s->n_cuts; i++) {
 		const struct sim_cut *c = &s->cuts[i];

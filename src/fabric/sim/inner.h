@@ -182,6 +182,9 @@ struct sim_air {
 	unsigned n;
 };
 
+/* Of a node's memory: it is there, it is gone, or all others take it for gone. */
+enum sim_lost { SIM_THERE, SIM_LOST, SIM_DISOWNED };
+
 struct sim {
 	struct vb_fabric base;
 	struct vb_sched *sched;
@@ -206,7 +209,8 @@ struct sim {
 	struct vb_rng fault_rng, clock_rng;
 	struct sim_cut cuts[SIM_CUTS_MAX];
 	unsigned n_cuts;
-	unsigned lost;            /* the node whose memory is gone, and 1; 0: none */
+	bool any_lost;
+	uint8_t lost[VB_FABRIC_NODES_MAX]; /* enum sim_lost */
 	uint64_t around_until_ns; /* until then some client waits for a word to come round */
 	void (*on_death)(struct vb_ep *ep, void *arg);
 	void *on_death_arg;

@@ -352,7 +352,7 @@ static bool sim_peer_alive(struct vb_fabric *f, vb_peer peer)
 
 static bool sim_node_gone(struct vb_fabric *f, uint16_t node)
 {
-	return node + 1u == sim_of(f)->lost;
+	return sim_of(f)->lost[node] != SIM_THERE;
 }
 
 /* ---- regions ---- */
@@ -439,13 +439,23 @@ static void sim_dense(struct vb_fabric *f, vb_addr addr, uint64_t bytes)
 
 /* ---- sim.h ---- */
 
-void vb_sim_lose_node(struct vb_fabric *f, uint16_t node)
+static void lose(struct vb_fabric *f, uint16_t node, enum sim_lost how)
 {
 	struct sim *s = sim_of(f);
 
-	vb_assert(node < f->nodes && s->lost == 0);
-	s->lost = node + 1u;
-	s->faulty = true;
+	vb_assert(node < f->nodes);
+	s->lost[node] = (uint8_t)how;
+	s->any_lost = s->faulty = true;
+}
+
+void vb_sim_lose_node(struct vb_fabric *f, uint16_t node)
+{
+	lose(f, node, SIM_LOST);
+}
+
+void vb_sim_disown_node(struct vb_fabric *f, uint16_t node)
+{
+	lose(f, node, SIM_DISOWNED);
 }
 
 void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults)
@@ -457,7 +467,7 @@ void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults)
 		    faults->around > 0 || faults->delay > 0 || faults->tear > 0 ||
 		    faults->stall > 0 || faults->lose > 0 || faults->deaf > 0 ||
 		    faults->early > 0 || faults->nic_stall > 0 || faults->partition > 0 ||
-		    s->lost != 0;
+		    s->any_lost;
 	s->n_cuts = 0;
 }
 

@@ -60,9 +60,11 @@ struct vb_sim_faults {
 /* Turns faults on or off (all zero) from now on.  What is said of clocks counts for
  * endpoints opened later. */
 void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults);
-/* The memory of one node, and no more than one of a fabric, is gone for good (vb_node_gone): verbs to it are
- * refused.  Those under way still take effect, where nobody sees it. */
+/* The memory of a node is gone for good (vb_node_gone): verbs to it are refused.  Those under way still take effect,
+ * where nobody sees it. */
 void vb_sim_lose_node(struct vb_fabric *f, uint16_t node);
+/* All others take it for gone, and their verbs to it are refused; its own clients run on. */
+void vb_sim_disown_node(struct vb_fabric *f, uint16_t node);
 /* As on shared memory (VB_CAP_INLINE): one verb after the other, no bound between a look at the
  * clock and its effect, and nothing lands any more of who has died, but for the part of a WRITE
  * that is there.  Before endpoints are opened. */

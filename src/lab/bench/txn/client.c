@@ -277,7 +277,7 @@ static void meter_one(const struct vb_coordinator *me, struct vb_tbench_meter *m
 		for (unsigned i = 0; i < VB_PRIMS; i++)
 			m->prims[i] += me->lane[k].acc.prims[i];
 	}
-	for (unsigned i = 0; i <= VB_STAGES_MAX; i++) {
+	for (unsigned i = 0; i < VB_TIMED_MAX; i++) {
 		m->timed[i].ns += me->timed[i].ns;
 		m->timed[i].runs += me->timed[i].runs;
 		m->timed[i].items += me->timed[i].items;

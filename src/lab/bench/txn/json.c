@@ -53,6 +53,7 @@ static void set_setting(json_t *j, const struct vb_tbench_result *r)
 	vb_json_set(j, "doorbell", json_boolean(!o->no_doorbell));
 	vb_json_set(j, "outstanding", json_boolean(!o->no_outstanding));
 	vb_json_set(j, "passive_ack", o->passive_ack);
+	vb_json_set(j, "copies", o->copies);
 	vb_json_set(j, "sealed", r->sealed);
 }
 
@@ -97,7 +98,10 @@ static json_t *stages_json(const struct vb_tbench_result *r, double commits)
 	for (unsigned i = 0; i < cc->n_stages; i++)
 		json_array_append_new(a, stage_json(&timed[i], cc->stages[i].name,
 						    r->one->code[i] == '1', commits));
-	json_array_append_new(a, stage_json(&timed[VB_STAGES_MAX], "commit-point", false, commits));
+	if (r->plan->o.copies != 0)
+		json_array_append_new(a, stage_json(&timed[VB_TIMED_LOG], "log", false, commits));
+	json_array_append_new(a,
+			      stage_json(&timed[VB_TIMED_POINT], "commit-point", false, commits));
 	return a;
 }
 

@@ -74,6 +74,8 @@ static const struct vb_opt engine_table[] = {
 		    "lease)"),
 	VB_OPT_SIZE(O, hot_from, "hot-from", NULL, 1, 64,
 		    "mocc: from what temperature on a record is waited for before it is read (4)"),
+	VB_OPT_SIZE(O, copies, "copies", "0", 0, VB_COPIES_MAX,
+		    "on how many other nodes each commit writes its log before it is committed"),
 	VB_OPT_FLAG(O, no_doorbell, "no-doorbell", "each verb rings a doorbell of its own"),
 	VB_OPT_FLAG(O, no_outstanding, "no-outstanding",
 		    "each verb is waited for before the next is posted"),
@@ -475,6 +477,7 @@ void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tben
 		.no_doorbell = o->no_doorbell,
 		.no_outstanding = o->no_outstanding,
 		.passive_ack = o->passive_ack,
+		.copies = (uint32_t)o->copies,
 	};
 	/* One more, for who sweeps up after the dead; without it there is no place for him if all
 	 * of node 0 have died. */

@@ -195,7 +195,9 @@ static void put_stages(FILE *to, const struct vb_tbench_result *r)
 	for (unsigned i = 0; i < cc->n_stages; i++)
 		fprintf(to, "  %s %.2f", cc->stages[i].name,
 			per((double)timed[i].ns, commits) / 1e3);
-	fprintf(to, "  commit point %.2f", per((double)timed[VB_STAGES_MAX].ns, commits) / 1e3);
+	if (r->plan->o.copies != 0)
+		fprintf(to, "  log %.2f", per((double)timed[VB_TIMED_LOG].ns, commits) / 1e3);
+	fprintf(to, "  commit point %.2f", per((double)timed[VB_TIMED_POINT].ns, commits) / 1e3);
 	if (r->tally->spent.agents != 0)
 		fprintf(to, "; agents %.2f", per((double)r->tally->spent.agents, commits));
 	fputc('\n', to);

@@ -52,7 +52,7 @@ struct vb_tbench_opts {
 	bool no_doorbell, no_outstanding, passive_ack, no_breakdown;
 	int recovery;  /* 0: on */
 	int isolation; /* enum vb_isolation */
-	uint64_t wait_ns, snapshot_lag_ns, hot_from;
+	uint64_t wait_ns, snapshot_lag_ns, hot_from, copies;
 	bool check;
 	uint64_t history_bytes;
 	const char *history;
@@ -106,7 +106,7 @@ struct vb_tbench_meter {
 	uint64_t commits, aborts[VB_TXN_CAUSES];
 	uint64_t waits, calls, agents, recovered, lost_locks, near;
 	uint64_t verbs[VB_OP_COUNT], prims[VB_PRIMS];
-	struct vb_stage_time timed[VB_STAGES_MAX + 1];
+	struct vb_stage_time timed[VB_TIMED_MAX];
 };
 
 /* One per worker, which alone writes it. */

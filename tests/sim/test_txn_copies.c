@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A coordinator's node goes with its memory, at every moment of a transaction, and so do one or two of the copies of
+ * its log, before, with it or after; or it is only taken for gone and runs on.  Two others, who want what it held,
+ * find that its transaction has happened, or has not: both the same, at every record, and what it was told itself.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "fabric/sim/sim.h"
+#include "txn/db.h"
+
+#define US    1000ull
+#define NODES 5u
+#define HOME  0u /* its copies: 1 and 2 */
+#define KEYS  2u
+/* More than the transaction takes; each step is less than a verb does. */
+#define LAST_NS 24000ull
+#define STEP_NS 300ull
+
+enum { BEFORE = 1, WITH, AFTER };
+struct fall {
+	const char *cc;
+	uint64_t at_ns;
+	uint8_t copy[2]; /* when its node goes; 0: it stays */
+	bool runs_on;    /* ... when it has stood still for that long */
+	uint64_t stands_ns;
+	bool at_log,
+		at_writes; /* not at_ns, but when it is about to write its log, or its records */
+	bool two;          /* wait for it at the same time */
+};
+
+struct seen {
+	struct world *w;
+	struct vb_coordinator *me;
+	bool done;
+	uint64_t value[KEYS];
+};
+
+struct world {
+	const struct fall *fall;
+	struct vb_fabric *f;
+	struct vb_db *db;
+	struct vb_table *t;
+	struct vb_db_server *server[NODES];
+	struct vb_coordinator *a;
+	struct vb_txn_watch watch;
+	struct seen seen[2];
+	bool falls, told;
+	int err;
+};
+
+#define must(call) assert_int_equal(call, 0)
+
+/* On nodes of their own. */
+static uint64_t key_of(unsigned i)
+{
+	return (uint64_t)(3 + i) << 48 | 1;
+}
+
+static void open_world(struct world *w, const struct fall *fall, uint32_t copies)
+{
+	const struct vb_fabric_params fp = {.fabric = "sim",
+					    .options = "profile=cx5,bound=25us",
+					    .nodes = NODES,
+					    .node_bytes = 4 << 20,
+					    .seed = 1 + fall->at_ns};
+	const struct vb_db_params dp = {.cc = fall->cc,
+					.coordinators = 2,
+					.items_max = 8,
+					.bytes_max = 256,
+					.record_bytes_max = 64,
+					.lease_ns = 200 * US,
+					.copies = copies};
+	const struct vb_table_params tp = {
+		.name = "t", .record_bytes = 8, .records = 64, .partition = VB_PARTITION_TOP16};
+	uint64_t record = 1;
+
+	memset(w, 0, sizeof(*w));
+	w->fall = fall;
+	must(vb_fabric_open(&fp, &w->f));
+	must(vb_db_open(w->f, &dp, &w->db));
+	must(vb_table_open(w->db, &tp, &w->t));
+	for (unsigned i = 0; i < KEYS; i++)
+		must(vb_table_load(w->t, key_of(i), &record));
+	for (uint16_t n = 3; n < NODES; n++)
+		must(vb_db_server_start(w->db, n, &w->server[n]));
+	must(vb_coordinator_open(w->db, HOME, &w->a));
+	for (unsigned i = 0; i < 2; i++) {
+		w->seen[i].w = w;
+		must(vb_coordinator_open(w->db, (uint16_t)(3 + i), &w->seen[i].me));
+	}
+}
+
+static void close_world(struct world *w)
+{
+	vb_coordinator_bury(w->a);
+	for (unsigned i = 0; i < 2; i++)
+		vb_coordinator_close(w->seen[i].me);
+	for (uint16_t n = 3; n < NODES; n++)
+		vb_db_server_stop(w->server[n]);
+	must(vb_db_close(w->db));
+	vb_fabric_close(w->f);
+}
+
+/* Each record becomes 7. */
+static int write_all(struct vb_coordinator *me, struct vb_table *t)
+{
+	int err = vb_txn_begin(me);
+
+	for (unsigned i = 0; i < KEYS && err == 0; i++) {
+		uint64_t *record;
+
+		err = vb_txn_update(me, t, key_of(i), (void **)&record);
+		if (err == 0)
+			*record = 7;
+	}
+	return err == 0 ? vb_txn_commit(me) : err;
+}
+
+static void writes(void *arg)
+{
+	struct world *w = arg;
+
+	w->err = write_all(w->a, w->t);
+	w->told = true;
+}
+
+/* Takes what stands in all records, and moves them on by a hundred. */
+static int take_all(struct vb_coordinator *me, void *arg)
+{
+	struct seen *s = arg;
+	int err = 0;
+
+	for (unsigned i = 0; i < KEYS && err == 0; i++) {
+		uint64_t *record;
+
+		err = vb_txn_update(me, s->w->t, key_of(i), (void **)&record);
+		if (err != 0)
+			break;
+		s->value[i] = *record;
+		*record += 100;
+	}
+	return err;
+}
+
+static void waits(void *arg)
+{
+	struct seen *s = arg;
+	int err;
+
+	do
+		err = vb_txn_run(s->me, take_all, s, 0);
+	while (err == -VB_EPEERGONE || err == -VB_EUNKNOWN);
+	must(err);
+	s->done = true;
+}
+
+static void go(struct world *w, uint8_t when)
+{
+	for (unsigned i = 0; i < 2; i++)
+		if (w->fall->copy[i] == when)
+			vb_sim_lose_node(w->f, (uint16_t)(HOME + 1 + i));
+}
+
+static void fall_down(struct world *w, struct vb_task *task)
+{
+	if (w->fall->runs_on) {
+		vb_sim_disown_node(w->f, HOME);
+		vb_sim_ep_pause(w->a->ep, vb_sim_now(w->f) + w->fall->stands_ns);
+		return;
+	}
+	vb_sim_lose_node(w->f, HOME);
+	if (!w->told)
+		vb_task_kill(task);
+	vb_coordinator_bury(w->a);
+	w->a = NULL;
+}
+
+static void on_prepared(void *ctx, const struct vb_txn *t)
+{
+	struct world *w = ctx;
+
+	if (t->me == w->a && w->falls && w->fall->at_log)
+		fall_down(w, NULL);
+}
+
+static void on_passed(void *ctx, const struct vb_txn *t)
+{
+	struct world *w = ctx;
+
+	if (t->me == w->a && w->falls && w->fall->at_writes)
+		fall_down(w, NULL);
+}
+
+static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
+{
+	(void)ctx;
+	(void)t;
+	(void)committed;
+}
+
+static void on_unknown(void *ctx, const struct vb_txn *t)
+{
+	(void)ctx;
+	(void)t;
+}
+
+/* As one after the other, the transaction among them or not: what stands there in the end. */
+static bool judge(struct world *w, unsigned n, const uint64_t last[KEYS])
+{
+	const bool did = last[0] % 100 == 7;
+	unsigned behind = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		for (unsigned k = 1; k < KEYS; k++)
+			assert_int_equal(w->seen[i].value[k], w->seen[i].value[0]);
+		behind += w->seen[i].value[0] % 100 == 7;
+	}
+	if (n == 2)
+		assert_int_not_equal(w->seen[0].value[0], w->seen[1].value[0]);
+	assert_true(did || behind == 0);
+	for (unsigned k = 0; k < KEYS; k++)
+		assert_int_equal(last[k], did ? 7 + 100 * behind : 1 + 100 * n);
+	if (w->told && w->err != -VB_EUNKNOWN)
+		assert_int_equal(did, w->err == 0);
+	return did;
+}
+
+static bool happened(const struct fall *fall)
+{
+	static const struct vb_task_params params = {.name = "copies"};
+	const unsigned n = fall->two ? 2 : 1;
+	struct vb_task *task, *other;
+	struct world w;
+	struct seen last;
+	uint64_t began;
+	bool did;
+
+	open_world(&w, fall, 2);
+	must(write_all(w.a, w.t));
+	for (unsigned i = 0; i < KEYS; i++)
+		w.seen[0].value[i] = 0;
+	must(vb_txn_run(w.seen[0].me, take_all, &w.seen[0], 0));
+	must(vb_txn_begin(w.seen[0].me));
+	for (unsigned i = 0; i < KEYS; i++) {
+		uint64_t one = 1;
+
+		must(vb_txn_write(w.seen[0].me, w.t, key_of(i), &one));
+	}
+	must(vb_txn_commit(w.seen[0].me));
+	w.watch = (struct vb_txn_watch){.ctx = &w,
+					.prepared = on_prepared,
+					.passed = on_passed,
+					.ended = on_ended,
+					.unknown = on_unknown};
+	w.db->watch = &w.watch;
+	w.falls = true;
+	go(&w, BEFORE);
+	began = vb_ep_now(w.seen[0].me->ep);
+	must(vb_task_spawn(w.a->ep->sched, writes, &w, &params, &task));
+	must(vb_ep_sleep(w.seen[0].me->ep, fall->at_ns));
+	go(&w, WITH);
+	if (!fall->at_log && !fall->at_writes)
+		fall_down(&w, task);
+	for (unsigned i = 0; i < n; i++)
+		must(vb_task_spawn(w.seen[i].me->ep->sched, waits, &w.seen[i], &params, &other));
+	must(vb_ep_sleep(w.seen[0].me->ep, 260 * US));
+	go(&w, AFTER);
+	while (!(w.seen[0].done && (n == 1 || w.seen[1].done)) || (fall->runs_on && !w.told)) {
+		must(vb_ep_sleep(w.seen[0].me->ep, 10 * US));
+		assert_true(vb_ep_now(w.seen[0].me->ep) - began < 20000 * US);
+	}
+	/* Nothing comes later. */
+	must(vb_ep_sleep(w.seen[0].me->ep, 1000 * US));
+	last = w.seen[0];
+	must(vb_txn_run(last.me, take_all, &last, 0));
+	did = judge(&w, n, last.value);
+	if (w.a != NULL && w.a->fenced)
+		assert_int_equal(vb_txn_begin(w.a), -VB_EPEERGONE);
+	close_world(&w);
+	return did;
+}
+
+static const char *const ccs[] = {"no-wait", "wound-wait-sx", "silo", "sundial", "mvcc"};
+
+/* At each moment; it happens sooner or later, and not from the first. */
+static void at_each_moment(struct fall fall)
+{
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++) {
+		unsigned did = 0, n = 0;
+
+		fall.cc = ccs[i];
+		for (fall.at_ns = STEP_NS; fall.at_ns <= LAST_NS; fall.at_ns += STEP_NS) {
+			did += happened(&fall);
+			n++;
+		}
+		assert_true(did > 0 && did < n);
+	}
+}
+
+static void with_its_memory(void **state)
+{
+	(void)state;
+	at_each_moment((struct fall){.two = false});
+	at_each_moment((struct fall){.two = true});
+}
+
+static void and_a_copy(void **state)
+{
+	(void)state;
+	for (uint8_t when = BEFORE; when <= AFTER; when++)
+		for (unsigned i = 0; i < 2; i++) {
+			struct fall fall = {.two = true};
+
+			fall.copy[i] = when;
+			at_each_moment(fall);
+		}
+}
+
+static void only_cut_off(void **state)
+{
+	(void)state;
+	at_each_moment((struct fall){.runs_on = true, .stands_ns = 240 * US});
+	at_each_moment((struct fall){.runs_on = true, .stands_ns = 700 * US, .two = true});
+}
+
+/* Others seal its place some 250 us after they have met its locks, and act by that 250 us later. */
+static void comes_back(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++)
+		for (unsigned two = 0; two < 2; two++) {
+			unsigned did = 0, n = 0;
+
+			for (uint64_t us = 10; us < 800; us += us < 245 || us > 275 ? 10 : 1, n++)
+				did += happened(&(struct fall){.cc = ccs[i],
+							       .at_ns = LAST_NS,
+							       .runs_on = true,
+							       .two = two,
+							       .stands_ns = us * US,
+							       .at_log = true});
+			assert_true(did > 0 && did < n);
+			for (uint64_t us = 10; us < 800; us += 10)
+				assert_true(happened(&(struct fall){.cc = ccs[i],
+								    .at_ns = LAST_NS,
+								    .runs_on = true,
+								    .two = two,
+								    .stands_ns = us * US,
+								    .at_writes = true}));
+		}
+}
+
+/* A WRITE and a CAS for each copy, and one round trip for all of them. */
+static void what_it_costs(void **state)
+{
+	static const struct fall none = {.cc = "silo"};
+	uint64_t ns[3], writes_of[3], atomics_of[3];
+
+	(void)state;
+	for (uint32_t copies = 0; copies < 3; copies++) {
+		struct world w;
+
+		open_world(&w, &none, copies);
+		for (unsigned i = 0; i < 4; i++) {
+			const uint64_t *count = w.a->ep->count;
+
+			ns[copies] = vb_ep_now(w.a->ep);
+			writes_of[copies] = count[VB_OP_WRITE];
+			atomics_of[copies] = count[VB_OP_CAS64];
+			must(write_all(w.a, w.t));
+			ns[copies] = vb_ep_now(w.a->ep) - ns[copies];
+			writes_of[copies] = count[VB_OP_WRITE] - writes_of[copies];
+			atomics_of[copies] = count[VB_OP_CAS64] - atomics_of[copies];
+		}
+		if (copies > 0) {
+			assert_int_equal(writes_of[copies], writes_of[0] + copies);
+			assert_int_equal(atomics_of[copies], atomics_of[0] + copies);
+			assert_in_range(ns[copies] - ns[0], 1, w.f->caps.rtt_ns * 5 / 4);
+		}
+		close_world(&w);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(with_its_memory), cmocka_unit_test(and_a_copy),
+		cmocka_unit_test(only_cut_off),    cmocka_unit_test(comes_back),
+		cmocka_unit_test(what_it_costs),
+	};
+
+	if (vb_log_levels("off") != 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
