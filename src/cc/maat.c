@@ -447,7 +447,7 @@ static const struct vb_cc_word words[] = {
 		[RELEASE] = {.name = "release", .run = release_stage},                             \
 	}
 
-#define CAPS (VB_CC_LOGICAL | VB_CC_STATUS | VB_CC_IN_ORDER)
+#define CAPS (VB_CC_LOGICAL | VB_CC_STATUS | VB_CC_IN_ORDER | VB_CC_AT_HOME)
 
 #define OPS(table)                                                                                 \
 	.meta_bytes = MAAT_META, .words = words, .n_words = VB_ARRAY_SIZE(words),                  \

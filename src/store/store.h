@@ -194,6 +194,7 @@ void vb_index_repair(struct vb_index *x);
 /* What all tables of a database have in common. */
 struct vb_store {
 	struct vb_fabric *fabric;
+	uint16_t nodes;       /* that have keys, the first ones of the fabric */
 	const char *name;     /* of the database */
 	const char *protocol; /* that the tuples are laid out for */
 	uint32_t meta_bytes, slots;

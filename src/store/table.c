@@ -99,7 +99,7 @@ uint16_t vb_table_node(const struct vb_table *t, uint64_t key)
 
 	if (t == NULL)
 		return 0;
-	nodes = t->store->fabric->nodes;
+	nodes = t->store->nodes;
 	if (t->partition == VB_PARTITION_TOP16)
 		return (uint16_t)((key >> 48) % nodes);
 	if (t->group > 1)

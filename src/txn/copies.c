@@ -5,13 +5,13 @@
  * Copy i of a place lies on the i-th node behind its home, round the ring.  It looks like the place (struct
  * vb_place_head, log), but for its first word, which takes the status word's part when the home is gone:
  *
- *	63                    18 17     3    2      1     0
- *	+----------------------+---------+--------+-------+
- *	| clock of the name    | 0       | sealed | state |      0: nothing yet
- *	+----------------------+---------+--------+-------+
+ *	63                    18 17   6 5      3    2      1     0
+ *	+----------------------+-------+---------+--------+-------+
+ *	| clock of the name    | 0     | counted | sealed | state |      0: nothing yet
+ *	+----------------------+-------+---------+--------+-------+
  *
  *	older      an earlier name, or nothing: the transaction has not come here
- *	logged     its log is here, whole
+ *	logged     its log is here, whole.  counted: a bit for each copy that its commit waits for
  *	final      it has happened            sealed: ... and so it stays: nothing of this place comes here any more
  *	withdrawn  it never will
  *
@@ -23,35 +23,35 @@
  * The CAS comes behind the WRITE, so who finds `logged` finds the log.  It expects the word that the coordinator
  * has last put there: whoever changes the word first has the last say.  That is the fence: a coordinator that was
  * only cut off, and runs on, commits nothing that others have decided without it, and what it has committed they
- * find `logged` at every copy.
+ * find `logged` at every copy that counts.
  *
- * Whose home is gone is *sealed* by whoever meets one of its locks: all copies are read, twice, so that those that
- * answer were there together; then
+ * A copy whose node is gone (vb_node_gone) is not waited for: it does not count.  If it went on the way, those that
+ * have the log get it once more, with fewer that count; so whoever had decided by the one that is gone, and was about
+ * to tell the others, finds other words than it has read.  If all copies are gone a place is as if there were none.
  *
- *	one is sealed                    as that one says: the first of them
- *	one is final, or all are logged  sealed final, each in the order of the copies
- *	else                             sealed withdrawn: first those that are older, for with them the
- *	                                 coordinator cannot commit any more; then the others, in their order
+ * Whose home is gone is *sealed* by whoever meets one of its locks.  The copies are read, twice, so that those that
+ * answer were there together: what one says that is gone is nothing to the others any more.  Those that count are all
+ * that the words of the latest name count, if that is logged or final.  Of them
  *
- * and from the beginning if a word is another than the one that was read.  Nothing is done by that before all
+ *	one is sealed                all say what that one says, the first of them
+ *	all are logged               sealed final, each in the order of the copies
+ *	else                         sealed withdrawn: first those that are older, for with them the coordinator
+ *	                             cannot commit any more; then the others, in their order
+ *
+ * and from the beginning if a word is another than the one that was read, or its copy gone.  Nothing is done by that before all
  * copies that are there say the same.  Two that seal meet at the first copy that both find there, and the second
  * takes over what it finds; what one has left half done counts for nothing as long as nobody has acted.
  *
  * Where the home is there, its status word comes first, as ever; but `recovered` there is not the end: before a
- * lock is set back the name is *withdrawn* from the copies in the same way, without sealing them, and if one says
- * `final` it has happened after all.  So does the coordinator whose commit point fails behind its copies.
- *
- * A copy whose node is gone (vb_node_gone) is not waited for.  Who has sealed it may have decided by it before it
- * went, and then have found the others logged; so a coordinator that finds a copy gone, which was there when its
- * place was last used, has the others say `final`, one after the other, before its commit point.  That is one more
- * round trip for each, once.  If all copies are gone a place is as if there were none.
+ * lock is set back the name is *withdrawn* from the copies in the same way, without sealing them, and if it is
+ * sealed as final it has happened after all.  So does the coordinator whose commit point fails behind its copies.
  *
  * What is written: no more than one log for each place, in an area as large.  A place is named anew when all that
  * its last transaction wrote is in place (vb_lane_settle); the next log takes the room of the last.  A verb to a
  * copy whose answer was lost is waited out before.
  *
- * What is relied on: a node that is taken for gone never answers anybody again as a copy.  For the home that is
- * not needed.
+ * What is relied on: a node that is taken for gone never answers others again as a copy.  For the home that is not
+ * needed.
  */
 #define VB_LOG_ROOM "txn"
 #include "base/log.h"
@@ -61,10 +61,13 @@
 #define LOOKS  16u /* at copies that change while we decide */
 #define PAUSES 16u /* in a verb bound, between two tries of a log */
 #define VERBS  16u /* in a doorbell */
+#define SEAL   UINT64_MAX
 
 enum copy_state { COPY_NONE, COPY_LOGGED, COPY_FINAL, COPY_WITHDRAWN };
 #define COPY_STATE  3ull
 #define COPY_SEALED 4ull
+#define COPY_SHIFT  3u /* of those that count */
+#define COPY_COUNTS (((1ull << VB_COPIES_MAX) - 1) << COPY_SHIFT)
 
 /* What is written of a place, from behind its first two words. */
 #define COPY_FROM offsetof(struct vb_place_head, log_bytes)
@@ -121,7 +124,7 @@ struct look {
 };
 
 /* One doorbell. */
-static int read_once(struct vb_coordinator *me, uint32_t place, struct look *out)
+static int read_words(struct vb_coordinator *me, uint32_t place, struct look *out)
 {
 	const struct vb_db *db = me->db;
 	struct vb_verb v[VB_COPIES_MAX];
@@ -149,43 +152,64 @@ static int read_once(struct vb_coordinator *me, uint32_t place, struct look *out
 static int read_all(struct vb_coordinator *me, uint32_t place, struct look *out)
 {
 	struct look again;
-	int err = read_once(me, place, out);
+	int err = read_words(me, place, out);
 
 	if (err == 0)
-		err = read_once(me, place, &again);
+		err = read_words(me, place, &again);
 	if (err != 0)
 		return err;
 	for (unsigned i = 0; i < me->db->copies; i++)
-		if (out->there[i] != again.there[i] ||
-		    (out->there[i] && out->word[i] != again.word[i]))
+		if (out->there[i] != again.there[i] || out->word[i] != again.word[i])
 			return 1;
 	return 0;
 }
 
-/* What all of them are to say.  name: the one that is to be withdrawn; 0: the place is to be sealed. */
-static uint64_t verdict(const struct vb_db *db, const struct look *l, uint64_t name)
+static bool same(uint64_t word, uint64_t other)
 {
-	const uint64_t seal = name == 0 ? COPY_SEALED : 0;
-	uint64_t top = clock_in(name);
-	bool all = true;
-
-	for (unsigned i = 0; i < db->copies; i++)
-		if (l->there[i] && l->word[i] & COPY_SEALED)
-			return l->word[i];
-	for (unsigned i = 0; i < db->copies && seal; i++)
-		if (l->there[i] && clock_in(l->word[i]) > top)
-			top = clock_in(l->word[i]);
-	for (unsigned i = 0; i < db->copies; i++) {
-		if (!l->there[i])
-			continue;
-		if (clock_in(l->word[i]) == top && state_of(l->word[i]) == COPY_FINAL)
-			return word_of(vb_ts_make(top, 0), COPY_FINAL | seal);
-		all &= clock_in(l->word[i]) == top && state_of(l->word[i]) == COPY_LOGGED;
-	}
-	return word_of(vb_ts_make(top, 0), (all && seal ? COPY_FINAL : COPY_WITHDRAWN) | seal);
+	return ((word ^ other) & ~COPY_COUNTS) == 0;
 }
 
-/* 0: it says so, or is gone; 1: it says something else by now. */
+/* Those that are there and count, as bits; *top: the latest clock. */
+static unsigned counted(const struct vb_db *db, const struct look *l, uint64_t *top)
+{
+	unsigned there = 0, count = ~0u;
+
+	for (unsigned i = 0; i < db->copies; i++) {
+		there |= (unsigned)l->there[i] << i;
+		if (l->there[i] && clock_in(l->word[i]) > *top)
+			*top = clock_in(l->word[i]);
+	}
+	for (unsigned i = 0; i < db->copies; i++) {
+		enum copy_state state = state_of(l->word[i]);
+
+		if (l->there[i] && clock_in(l->word[i]) == *top &&
+		    (state == COPY_LOGGED || state == COPY_FINAL))
+			count &= (unsigned)(l->word[i] >> COPY_SHIFT);
+	}
+	return there & count;
+}
+
+/* What all of them are to say.  name: the one that is to be withdrawn; SEAL: the place is to be sealed. */
+static uint64_t verdict(const struct vb_db *db, const struct look *l, uint64_t name)
+{
+	uint64_t top = 0;
+	const unsigned count = counted(db, l, &top);
+	bool all = count != 0;
+
+	for (unsigned i = 0; i < db->copies; i++)
+		if (count & 1u << i && l->word[i] & COPY_SEALED)
+			return l->word[i];
+	if (name != SEAL)
+		return word_of(name, COPY_WITHDRAWN);
+	for (unsigned i = 0; i < db->copies; i++)
+		if (count & 1u << i)
+			all &= clock_in(l->word[i]) == top && state_of(l->word[i]) == COPY_LOGGED;
+	return word_of(vb_ts_make(top, 0),
+		       all ? COPY_FINAL | (uint64_t)count << COPY_SHIFT : COPY_WITHDRAWN) |
+	       COPY_SEALED;
+}
+
+/* 0: it says so; 1: it says something else by now, or is gone: then what the others say counts. */
 static int set_one(struct vb_coordinator *me, uint32_t place, unsigned i, uint64_t was,
 		   uint64_t want)
 {
@@ -193,8 +217,8 @@ static int set_one(struct vb_coordinator *me, uint32_t place, unsigned i, uint64
 	int err = vb_cas64(me->ep, vb_copy_at(me->db, place, i), was, want, &old);
 
 	if (err == 0)
-		return old == was || old == want ? 0 : 1;
-	return is_gone(me->db, place, i, err) ? 0 : err;
+		return old == was || same(old, want) ? 0 : 1;
+	return is_gone(me->db, place, i, err) ? 1 : err;
 }
 
 static int set_all(struct vb_coordinator *me, uint32_t place, const struct look *l, uint64_t want)
@@ -208,7 +232,7 @@ static int set_all(struct vb_coordinator *me, uint32_t place, const struct look 
 			/* A coordinator that goes on has done with the name. */
 			bool over = !(want & COPY_SEALED) && clock_in(l->word[i]) > clock_in(want);
 
-			if (!l->there[i] || l->word[i] == want || over)
+			if (!l->there[i] || same(l->word[i], want) || over)
 				continue;
 			if ((withdrawn && older) == (pass == 0))
 				err = set_one(me, place, i, l->word[i], want);
@@ -248,8 +272,13 @@ static bool says(uint64_t word, uint64_t name)
 int vb_copies_withdraw(struct vb_coordinator *me, uint32_t place, uint64_t name, bool *happened)
 {
 	uint64_t word = 0;
-	int err = agree(me, place, name, &word);
+	int err;
 
+	*happened = false;
+	/* The place has had no name yet. */
+	if (vb_ts_clock(name) == 0)
+		return 0;
+	err = agree(me, place, name, &word);
 	*happened = err == 0 && says(word, name);
 	VB_SOMETIMES_IF(*happened, 5000, "copies: what was to be withdrawn has happened");
 	/* All copies are gone: the home alone says it. */
@@ -267,7 +296,7 @@ bool vb_copies_all_gone(const struct vb_db *db, uint32_t place)
 int vb_copies_seal(struct vb_coordinator *me, uint32_t place, uint64_t *status)
 {
 	uint64_t word = 0;
-	int err = agree(me, place, 0, &word);
+	int err = agree(me, place, SEAL, &word);
 
 	if (err == 0)
 		*status = vb_ts_make(clock_in(word), place) |
@@ -296,20 +325,33 @@ struct sending {
 	struct vb_verb verb[VERBS];
 };
 
+/* Is it the name that is sent, and not sealed? */
+static bool is_ours(const struct sending *s, uint64_t word)
+{
+	return same(word, s->logged);
+}
+
 static void judge(struct sending *s, unsigned i, const struct vb_verb *v)
 {
 	struct vb_lane *lane = s->lane;
 
+	if (v->status == 0 && v->op != VB_OP_CAS64)
+		return;
 	if (is_gone(s->me->db, lane->place, i, v->status)) {
-		s->fewer |= !(lane->copies_gone & 1u << i);
 		lane->copies_gone |= (uint8_t)(1u << i);
+		s->again = s->fewer = true;
 	} else if (v->status != 0) {
 		s->again = true;
 		s->err = v->status;
 		lane->copies_late = true;
-	} else if (v->op == VB_OP_CAS64) {
-		s->has[i] = v->old.lo == lane->copy[i] || v->old.lo == s->logged;
-		s->refused |= !s->has[i];
+	} else {
+		bool set = v->old.lo == lane->copy[i] || v->old.lo == s->logged;
+
+		/* Behind a lost answer it may be there with more that count. */
+		s->refused |= !set && !is_ours(s, v->old.lo);
+		s->again |= !set;
+		s->has[i] = set;
+		lane->copy[i] = set ? s->logged : v->old.lo;
 	}
 }
 
@@ -342,7 +384,7 @@ static void send_once(struct sending *s)
 {
 	const struct vb_db *db = s->me->db;
 
-	s->again = false;
+	s->again = s->fewer = false;
 	for (uint32_t done = 0; done < s->bytes; done += VB_LEN_MAX)
 		for (unsigned i = 0; i < db->copies; i++) {
 			struct vb_verb *v;
@@ -373,12 +415,14 @@ static void send_once(struct sending *s)
 static int learn(struct vb_coordinator *me, struct vb_lane *lane)
 {
 	struct look l;
-	int err = read_once(me, lane->place, &l);
+	int err = read_words(me, lane->place, &l);
 
 	if (err != 0)
 		return err;
 	for (unsigned i = 0; i < me->db->copies; i++) {
 		lane->copy[i] = l.word[i];
+		if (!l.there[i])
+			lane->copies_gone |= (uint8_t)(1u << i);
 		if (l.there[i] && l.word[i] & COPY_SEALED)
 			err = 1;
 	}
@@ -427,26 +471,6 @@ static int find_out(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts
 	return happened ? 0 : 1;
 }
 
-/* Each says that it has happened, in their order. */
-static int make_final(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts)
-{
-	const uint64_t final = word_of(ts, COPY_FINAL);
-
-	VB_SOMETIMES(1000, "copies: one is gone, and the others say that it is final");
-	for (unsigned i = 0; i < me->db->copies; i++) {
-		int err = 0;
-
-		if (lane->copies_gone & 1u << i)
-			continue;
-		while ((err = set_one(me, lane->place, i, lane->copy[i], final)) == -VB_EUNKNOWN)
-			vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
-		if (err != 0)
-			return err;
-		lane->copy[i] = final;
-	}
-	return 0;
-}
-
 /* It may be posted by one who began before others decided: then its word is no older any more. */
 static bool is_before(const struct vb_db *db, const struct vb_lane *lane, uint64_t ts)
 {
@@ -456,6 +480,14 @@ static bool is_before(const struct vb_db *db, const struct vb_lane *lane, uint64
 	return true;
 }
 
+/* Those that are not gone count. */
+static uint64_t logged(const struct vb_db *db, const struct vb_lane *lane, uint64_t ts)
+{
+	const uint64_t all = (1ull << db->copies) - 1;
+
+	return word_of(ts, COPY_LOGGED) | (all & ~(uint64_t)lane->copies_gone) << COPY_SHIFT;
+}
+
 static int send(struct sending *s, uint64_t ts)
 {
 	struct vb_coordinator *me = s->me;
@@ -463,20 +495,21 @@ static int send(struct sending *s, uint64_t ts)
 
 	for (;;) {
 		send_once(s);
-		if (s->refused || !s->again)
-			break;
+		if (s->refused)
+			return find_out(me, s->lane, ts);
+		if (!s->again)
+			return 0;
+		if (s->fewer) {
+			VB_SOMETIMES(1000, "copies: one is gone, and the others have it once more");
+			s->logged = logged(me->db, s->lane, ts);
+			memset(s->has, 0, sizeof(s->has));
+			continue;
+		}
 		if (vb_ep_now(me->ep) > until)
 			return s->err;
 		VB_SOMETIMES(200, "copies: the answer of a log is lost");
 		vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns / PAUSES);
 	}
-	if (s->refused)
-		return find_out(me, s->lane, ts);
-	for (unsigned i = 0; i < me->db->copies; i++)
-		s->lane->copy[i] = s->logged;
-	if (vb_unlikely(s->fewer) && make_final(me, s->lane, ts) != 0)
-		return find_out(me, s->lane, ts);
-	return 0;
 }
 
 int vb_copies_log(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts)
@@ -493,11 +526,12 @@ int vb_copies_log(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts)
 		return find_out(me, lane, ts);
 	s.me = me;
 	s.lane = lane;
-	s.logged = word_of(ts, COPY_LOGGED);
+	s.logged = logged(db, lane, ts);
 	s.from = (unsigned char *)head + COPY_FROM;
 	s.bytes = (uint32_t)(sizeof(*head) - COPY_FROM + head->log_bytes);
 	memset(s.has, 0, sizeof(s.has));
-	s.again = s.refused = s.fewer = false;
+	s.refused = false;
+	s.err = -VB_EUNKNOWN;
 	s.n = 0;
 	err = send(&s, ts);
 	if (err < 0)

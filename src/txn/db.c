@@ -536,6 +536,7 @@ static void set_options(struct vb_db *db, const struct vb_db_params *p)
 	db->status = db->recovery || (db->cc->caps & VB_CC_STATUS);
 	db->store = (struct vb_store){
 		.fabric = db->fabric,
+		.nodes = db->fabric->nodes,
 		.name = db->name,
 		.protocol = db->cc->name,
 		.meta_bytes = db->cc->meta_bytes,

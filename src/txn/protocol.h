@@ -249,6 +249,8 @@ enum vb_cc_caps {
 	VB_CC_SEQUENCED = 1 << 16,
 	/* Of VB_CC_LOGICAL: there is a last time, of which sundial's words tell. */
 	VB_CC_TIME_ENDS = 1 << 17,
+	/* What others must know of a transaction stands in its place, beside status word and log. */
+	VB_CC_AT_HOME = 1 << 18,
 };
 
 struct vb_txn;
@@ -344,7 +346,7 @@ static inline bool vb_cc_installs(const struct vb_cc_ops *cc)
 /* Whether it is committed, its status word says and no word beside: then copies of its log can, too (txn/copies.c). */
 static inline bool vb_cc_copies(const struct vb_cc_ops *cc)
 {
-	return !(cc->caps & (VB_CC_INSTALLS | VB_CC_SEQUENCED)) && cc->decide == NULL;
+	return !(cc->caps & (VB_CC_INSTALLS | VB_CC_SEQUENCED | VB_CC_AT_HOME));
 }
 
 static inline bool vb_cc_sequenced(const struct vb_cc_ops *cc)

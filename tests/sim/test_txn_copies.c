@@ -30,6 +30,7 @@ struct fall {
 	const char *cc;
 	uint64_t at_ns;
 	uint8_t copy[2]; /* when its node goes; 0: it stays */
+	uint8_t lost;    /* of what it has under way, to these nodes */
 	bool runs_on;    /* ... when it has stood still for that long */
 	uint64_t stands_ns;
 	bool at_log,
@@ -177,6 +178,7 @@ static void fall_down(struct world *w, struct vb_task *task)
 		vb_sim_ep_pause(w->a->ep, vb_sim_now(w->f) + w->fall->stands_ns);
 		return;
 	}
+	vb_sim_lose_sent(w->f, HOME, w->fall->lost);
 	vb_sim_lose_node(w->f, HOME);
 	if (!w->told)
 		vb_task_kill(task);
@@ -311,6 +313,8 @@ static void with_its_memory(void **state)
 	(void)state;
 	at_each_moment((struct fall){.two = false});
 	at_each_moment((struct fall){.two = true});
+	for (uint8_t to = 1; to < NODES; to++)
+		at_each_moment((struct fall){.two = true, .lost = (uint8_t)(1u << to)});
 }
 
 static void and_a_copy(void **state)
@@ -321,6 +325,9 @@ static void and_a_copy(void **state)
 			struct fall fall = {.two = true};
 
 			fall.copy[i] = when;
+			at_each_moment(fall);
+			/* The other one has half of it, or nothing. */
+			fall.lost = (uint8_t)(1u << (HOME + 2 - i));
 			at_each_moment(fall);
 		}
 }

@@ -131,6 +131,17 @@ void sim_ops_drop(struct sim *s, const struct sim_ep *ep)
 				s->chunks[c][i].fate |= SIM_NEVER;
 }
 
+void sim_ops_lose(struct sim *s, uint16_t node, uint64_t to)
+{
+	for (unsigned c = 0; c < s->n_chunks; c++)
+		for (unsigned i = 0; i < SIM_POOL_CHUNK; i++) {
+			struct sim_op *op = &s->chunks[c][i];
+
+			if (op->ep != NULL && op->src == node && op->dst < 64 && to >> op->dst & 1)
+				op->fate |= SIM_NEVER;
+		}
+}
+
 /* ---- the wire ----
  *
  * Without faults everything between two places takes the same time, so what an endpoint sends to a

@@ -317,6 +317,8 @@ void sim_op_put(struct sim *s, struct sim_op *op);
 void sim_ops_detach(struct sim *s, const struct sim_ep *ep);
 /* Nothing more of what this endpoint has posted takes effect. */
 void sim_ops_drop(struct sim *s, const struct sim_ep *ep);
+/* From the node's clients to these. */
+void sim_ops_lose(struct sim *s, uint16_t node, uint64_t to);
 void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns);
 
 /* ---- client.c: who dies or stands still ---- */

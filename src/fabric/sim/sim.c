@@ -453,6 +453,11 @@ void vb_sim_lose_node(struct vb_fabric *f, uint16_t node)
 	lose(f, node, SIM_LOST);
 }
 
+void vb_sim_lose_sent(struct vb_fabric *f, uint16_t node, uint64_t to)
+{
+	sim_ops_lose(sim_of(f), node, to);
+}
+
 void vb_sim_disown_node(struct vb_fabric *f, uint16_t node)
 {
 	lose(f, node, SIM_DISOWNED);

@@ -63,6 +63,8 @@ void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults);
 /* The memory of a node is gone for good (vb_node_gone): verbs to it are refused.  Those under way still take effect,
  * where nobody sees it. */
 void vb_sim_lose_node(struct vb_fabric *f, uint16_t node);
+/* What the node's clients have under way to these others (bit i: node i) never takes effect, as when it goes. */
+void vb_sim_lose_sent(struct vb_fabric *f, uint16_t node, uint64_t to);
 /* All others take it for gone, and their verbs to it are refused; its own clients run on. */
 void vb_sim_disown_node(struct vb_fabric *f, uint16_t node);
 /* As on shared memory (VB_CAP_INLINE): one verb after the other, no bound between a look at the

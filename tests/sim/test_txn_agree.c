@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether a transaction has happened is one answer, whoever asks the copies of its log: its coordinator, which writes
+ * them, and has others' changes of its status word and of the copies in its way; two that seal the place, because they
+ * take its node for gone; one that knows it is there, and withdraws.  At random moments, with verbs that are late, lost
+ * answers, and copies whose nodes go, all but one.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "fabric/sim/sim.h"
+#include "txn/db.h"
+
+#define US     1000ull
+#define COPIES 3u
+#define HOME   0u
+#define OTHERS 3u /* behind the copies */
+#define NODES  (1u + COPIES + OTHERS)
+#define WORLDS 20000u
+
+enum answer { NONE, HAPPENED, NEVER, UNKNOWN };
+
+struct world;
+
+struct one {
+	struct world *w;
+	struct vb_coordinator *me;
+	uint64_t at_ns;
+	bool ended;
+	enum answer answer;
+};
+
+struct world {
+	struct vb_fabric *f;
+	struct vb_db *db;
+	struct vb_rng rng;
+	struct one coordinator, other[OTHERS];
+	uint64_t ts;
+	uint32_t place;
+	bool disowned;
+};
+
+#define must(call) assert_int_equal(call, 0)
+
+static void note(struct one *one, int err)
+{
+	one->answer = err == 0 ? HAPPENED : err == 1 ? NEVER : UNKNOWN;
+	one->ended = true;
+}
+
+static void begin_at(struct one *one)
+{
+	must(vb_ep_sleep(one->me->ep, one->at_ns));
+}
+
+/* As a commit: its log, its status word, and what it makes of a no. */
+static void commits(void *arg)
+{
+	struct one *one = arg;
+	struct vb_coordinator *me = one->me;
+	struct vb_lane *lane = vb_txn_lane(me);
+	int err;
+
+	begin_at(one);
+	err = vb_copies_log(me, lane, one->w->ts);
+	if (err == 0)
+		err = vb_lane_status(me, lane, one->w->ts | VB_TS_COMMITTED);
+	if (err == 1)
+		err = vb_copies_undo(me, lane, one->w->ts);
+	note(one, err);
+}
+
+static void seals(void *arg)
+{
+	struct one *one = arg;
+	uint64_t status = 0;
+	int err;
+
+	begin_at(one);
+	while ((err = vb_copies_seal(one->me, one->w->place, &status)) == -VB_EUNKNOWN)
+		;
+	must(err);
+	note(one, status != (one->w->ts | VB_TS_COMMITTED));
+}
+
+/* Who recovers what it takes for left, at a home that is there for him. */
+static void withdraws(void *arg)
+{
+	struct one *one = arg;
+	struct world *w = one->w;
+	uint64_t old = 0;
+	bool happened;
+	int err;
+
+	begin_at(one);
+	err = vb_cas64(one->me->ep, vb_status_word(w->db, w->place), w->ts | VB_TS_RUNNING, w->ts,
+		       &old);
+	if (err == 0 && old == (w->ts | VB_TS_COMMITTED)) {
+		note(one, 0);
+		return;
+	}
+	while (err == 0 &&
+	       (err = vb_copies_withdraw(one->me, w->place, w->ts, &happened)) == -VB_EUNKNOWN)
+		err = 0;
+	note(one, err == 0 ? !happened : err);
+}
+
+static uint64_t some(struct world *w, uint64_t us)
+{
+	return vb_rng_below(&w->rng, us * US + 1);
+}
+
+static void open_world(struct world *w, uint64_t seed)
+{
+	const struct vb_fabric_params fp = {.fabric = "sim",
+					    .options = "profile=cx5,bound=30us",
+					    .nodes = NODES,
+					    .node_bytes = 1 << 20,
+					    .seed = seed};
+	const struct vb_db_params dp = {.cc = "silo",
+					.coordinators = 2,
+					.items_max = 2,
+					.bytes_max = 64,
+					.record_bytes_max = 16,
+					.copies = COPIES};
+	struct vb_sim_faults faults = {.delay = 0.7, .delay_max_ns = 10 * US, .drift_max_ppb = 0};
+
+	memset(w, 0, sizeof(*w));
+	vb_rng_seed(&w->rng, seed, 1);
+	must(vb_fabric_open(&fp, &w->f));
+	must(vb_db_open(w->f, &dp, &w->db));
+	must(vb_coordinator_open(w->db, HOME, &w->coordinator.me));
+	for (unsigned i = 0; i < OTHERS; i++)
+		must(vb_coordinator_open(w->db, (uint16_t)(1 + COPIES + i), &w->other[i].me));
+	must(vb_txn_begin(w->coordinator.me));
+	w->ts = w->coordinator.me->txn.ts;
+	w->place = vb_txn_lane(w->coordinator.me)->place;
+	vb_txn_write_log(&w->coordinator.me->txn, vb_txn_lane(w->coordinator.me));
+	if (vb_rng_chance(&w->rng, 0.3))
+		faults.lose = 0.05;
+	vb_sim_set_faults(w->f, &faults);
+}
+
+static void start(struct world *w, struct one *one, void (*body)(void *), uint64_t at_ns)
+{
+	static const struct vb_task_params params = {.name = "one"};
+	struct vb_task *task;
+
+	one->w = w;
+	one->at_ns = at_ns;
+	must(vb_task_spawn(one->me->ep->sched, body, one, &params, &task));
+}
+
+/* Nodes of copies, at random, but for one. */
+static void lose_some(struct world *w, uint64_t gone_at[COPIES])
+{
+	unsigned stays = (unsigned)vb_rng_below(&w->rng, COPIES);
+
+	for (unsigned i = 0; i < COPIES; i++)
+		gone_at[i] = i != stays && vb_rng_chance(&w->rng, 0.5) ? 1 + some(w, 25) : 0;
+}
+
+static bool all_ended(const struct world *w)
+{
+	for (unsigned i = 0; i < OTHERS; i++)
+		if (w->other[i].w != NULL && !w->other[i].ended)
+			return false;
+	return w->coordinator.ended;
+}
+
+static void judge(struct world *w, unsigned seen[UNKNOWN + 1])
+{
+	enum answer all = w->coordinator.answer;
+
+	for (unsigned i = 0; i < OTHERS; i++) {
+		enum answer one = w->other[i].answer;
+
+		if (one == NONE || one == UNKNOWN)
+			continue;
+		if (all != NONE && all != UNKNOWN)
+			assert_int_equal(one, all);
+		all = one;
+	}
+	seen[all]++;
+}
+
+static void one_world(uint64_t seed, unsigned seen[UNKNOWN + 1])
+{
+	uint64_t gone_at[COPIES], disowned_at, step = US / 4, now = 0;
+	struct world w;
+	bool cut;
+
+	open_world(&w, seed);
+	lose_some(&w, gone_at);
+	cut = vb_rng_chance(&w.rng, 0.7);
+	disowned_at = some(&w, 10);
+	start(&w, &w.coordinator, commits, some(&w, 20));
+	for (unsigned i = 0; i < 2 && cut; i++)
+		start(&w, &w.other[i], seals, disowned_at + some(&w, 20));
+	if (!cut || vb_rng_chance(&w.rng, 0.5))
+		start(&w, &w.other[2], withdraws, some(&w, cut ? 10 : 25));
+	while (!all_ended(&w)) {
+		for (unsigned i = 0; i < COPIES; i++)
+			if (gone_at[i] != 0 && gone_at[i] <= now) {
+				vb_sim_lose_node(w.f, (uint16_t)(HOME + 1 + i));
+				gone_at[i] = 0;
+			}
+		if (cut && !w.disowned && disowned_at <= now) {
+			vb_sim_disown_node(w.f, HOME);
+			w.disowned = true;
+		}
+		must(vb_task_sleep_until(vb_sim_now(w.f) + step));
+		now += step;
+		assert_true(now < 100000 * US);
+	}
+	judge(&w, seen);
+	vb_coordinator_bury(w.coordinator.me);
+	for (unsigned i = 0; i < OTHERS; i++)
+		vb_coordinator_bury(w.other[i].me);
+	vb_db_close(w.db);
+	vb_fabric_close(w.f);
+}
+
+static void one_answer(void **state)
+{
+	unsigned seen[UNKNOWN + 1] = {0};
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= WORLDS; seed++)
+		one_world(seed, seen);
+	print_message("%u happened, %u never\n", seen[HAPPENED], seen[NEVER]);
+	assert_true(seen[HAPPENED] > WORLDS / 10 && seen[NEVER] > WORLDS / 10);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_answer)};
+
+	if (vb_log_levels("off") != 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
