@@ -14,6 +14,7 @@
 struct opts {
 	struct vb_check_opts check;
 	const char *hybrid;
+	bool copies;
 };
 
 static struct opts opts;
@@ -27,6 +28,9 @@ static const struct vb_opt table[] = {
 		struct opts, hybrid, "hybrid", "CODE", NULL,
 		"stages by RPC (1) or one-sided (0), one digit each; all: every code, with as "
 		"many seeds each (each seed draws one)"),
+	VB_OPT_FLAG(struct opts, copies, "copies",
+		    "logs have copies in every seed that may have them, and nodes go with their "
+		    "memory (else in one of four); all: the protocols that have copies"),
 	VB_CHECK_OPTS(struct opts),
 	VB_OPT_STRING(struct opts, check.history, "history", "FILE", NULL,
 		      "write the history of the last seed that was explored, for `verbena check "
@@ -61,6 +65,7 @@ static int add_run(struct vb_check *s, const struct vb_cc_ops *cc, const char *c
 	c = malloc(sizeof(*c));
 	if (c != NULL) {
 		vb_txn_campaign_init(c, cc, code);
+		c->copies = opts.copies;
 		c->history = s->history;
 	}
 	return vb_check_add(s, c != NULL ? &c->all : NULL);
@@ -97,7 +102,8 @@ static int add_list(struct vb_check *s, const struct vb_cc_ops *const *list)
 	int err = 0;
 
 	for (; *list != NULL && err == 0; list++)
-		if (vb_cc_takes(*list, opts.hybrid) || !strcmp(opts.hybrid, "all"))
+		if ((vb_cc_takes(*list, opts.hybrid) || !strcmp(opts.hybrid, "all")) &&
+		    (!opts.copies || vb_cc_copies(*list)))
 			err = add_cc(s, *list);
 	return err;
 }
@@ -123,6 +129,9 @@ static int add(struct vb_check *s, const char *name)
 	if (!strcmp(name, "planted"))
 		return add_list(s, vb_planted_ccs);
 	cc = vb_cc_find(name);
+	if (cc != NULL && opts.copies && !vb_cc_copies(cc))
+		return vb_fail(-EINVAL, "--copies: '%s' has no copies of its logs; leave it out",
+			       name);
 	if (cc != NULL)
 		return add_cc(s, cc);
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(lists); i++)

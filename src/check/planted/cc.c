@@ -183,6 +183,8 @@ const struct vb_cc_ops *const vb_planted_ccs[] = {
 	&vb_planted_sullen,
 	&vb_planted_one_cache,
 	&vb_planted_asks_for_ever,
+	&vb_planted_no_fence,
+	&vb_planted_no_copies,
 	&vb_planted_range_unread,
 	&vb_planted_range_unwritten,
 	&vb_planted_no_cascade,

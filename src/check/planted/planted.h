@@ -66,7 +66,7 @@ extern const struct vb_lock_ops vb_planted_blind_to_time, vb_planted_sullen_rele
 extern const struct vb_lock_ops vb_planted_one_slot_patience, vb_planted_eager_upgrade;
 
 /* Transaction protocols with a planted bug: check/planted/cc.c, cc_cascade.c, cc_in_place.c,
- * cc_late.c, cc_words.c, cc_worlds.c, cc_numbers.c, cc_waits.c, cc_levels.c, cc_ranges.c, broken.c. */
+ * cc_late.c, cc_words.c, cc_worlds.c, cc_copies.c, cc_numbers.c, cc_waits.c, cc_levels.c, cc_ranges.c, broken.c. */
 extern const struct vb_cc_ops vb_planted_unfetched, vb_planted_unplaced, vb_planted_unlocked,
 	vb_planted_early_release, vb_planted_unread_bytes, vb_planted_stale_bytes,
 	vb_planted_other_version;
@@ -80,6 +80,7 @@ extern const struct vb_cc_ops vb_planted_patient, vb_planted_upside_down, vb_pla
 extern const struct vb_cc_ops vb_planted_hasty_reader;
 extern const struct vb_cc_ops vb_planted_range_unread, vb_planted_range_unwritten;
 extern const struct vb_cc_ops vb_planted_one_cache, vb_planted_asks_for_ever;
+extern const struct vb_cc_ops vb_planted_no_fence, vb_planted_no_copies;
 extern const struct vb_cc_ops vb_planted_no_cascade, vb_planted_late_undo;
 
 #endif

@@ -22,7 +22,8 @@ static void name(const struct vb_campaign *c, char *buf, size_t size)
 {
 	const char *hybrid = mine(c)->hybrid;
 
-	snprintf(buf, size, "txn --cc %s%s%s", c->protocol, hybrid[0] ? " --hybrid " : "", hybrid);
+	snprintf(buf, size, "txn --cc %s%s%s%s", c->protocol, hybrid[0] ? " --hybrid " : "", hybrid,
+		 mine(c)->copies ? " --copies" : "");
 }
 
 static const char *groups(const struct vb_campaign *c)
@@ -35,6 +36,8 @@ static void draw(const struct vb_campaign *c, uint64_t seed, struct vb_txn_draw 
 	const struct vb_txn_campaign *t = mine(c);
 
 	vb_txn_draw(t->cc, seed, t->hybrid[0] ? t->hybrid : NULL, d);
+	if (t->copies)
+		vb_txn_draw_copies(t->cc, d);
 }
 
 static void describe(const struct vb_campaign *c, uint64_t seed, FILE *to)

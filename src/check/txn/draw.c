@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "check/draw.h"
-#include "check/txn/explore.h"
+#include "check/txn/world.h"
 
 #define US 1000ull
 #define MS 1000000ull
@@ -28,6 +28,7 @@
 #define SNAP_STREAM   0x736e6170
 #define SCAN_STREAM   0x73630001
 #define REFUSE_STREAM 0x72656675
+#define COPY_STREAM   0x636f7079
 
 /* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
  * in the midst of that has stood still for longer than all of it takes. */
@@ -333,6 +334,35 @@ static void draw_beyond(struct vb_rng *r, struct vb_txn_draw *d)
 	}
 }
 
+/* No more nodes go than a log has copies. */
+static void draw_copies(const struct vb_cc_ops *cc, struct vb_txn_draw *d, bool always)
+{
+	static const double rare[] = {0.002, 0.008}, some[] = {0.3, 1};
+	struct vb_rng stream, *r = &stream;
+	bool drawn;
+
+	vb_rng_seed(r, d->seed, COPY_STREAM);
+	drawn = vb_rng_chance(r, 0.25);
+	if (!vb_cc_copies(cc) || !d->recovery || d->memory || vb_txn_draw_is_beyond(d) ||
+	    !(drawn || always))
+		return;
+	d->copies = (unsigned)vb_draw_between(r, 1, 3);
+	d->homes = (unsigned)vb_draw_between(r, d->copies, TXN_HOMES_MAX);
+	d->beside = false;
+	if (d->calm)
+		return;
+	if (d->faults.die == 0)
+		d->faults.die = vb_draw_one_of(r, rare, 2);
+	d->p_lose = vb_draw_one_of(r, some, 2);
+	if (vb_rng_chance(r, 0.5))
+		d->cut_every_ns = vb_draw_spread(r, 100 * US, 5);
+}
+
+void vb_txn_draw_copies(const struct vb_cc_ops *cc, struct vb_txn_draw *d)
+{
+	draw_copies(cc, d, true);
+}
+
 void vb_txn_draw_bounds(struct vb_txn_draw *d)
 {
 	d->safety_ns = 50 * MS + 40 * d->lease_ns + d->attempts * d->coordinators * 100 * US;
@@ -400,6 +430,7 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 	d->beside = vb_rng_chance(&late, 0.15);
 	vb_rng_seed(&late, seed, PAST_STREAM);
 	draw_beyond(&late, d);
+	draw_copies(cc, d, false);
 	vb_rng_seed(&late, seed, SNAP_STREAM);
 	draw_snapshots(&late, cc, d);
 	vb_rng_seed(&late, seed, SCAN_STREAM);
@@ -465,6 +496,13 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "slow", d->p_slow, d->slow_ns);
 	vb_draw_tell_chance(to, "to the lease's end", d->p_edge, 0);
 	vb_draw_tell_chance(to, "sweeps", d->p_sweep, 0);
+	if (d->copies != 0)
+		fprintf(to, ", %u copies of each log, %u nodes without records", d->copies,
+			d->homes);
+	vb_draw_tell_chance(to, "that go", d->p_lose, 0);
+	if (d->cut_every_ns != 0)
+		fprintf(to, ", or are taken for gone, every %s",
+			vb_format_ns(t1, sizeof(t1), (double)d->cut_every_ns));
 	fprintf(to, "%s%s%s", d->beside ? ", another database beside" : "",
 		d->never_back ? ", beyond: servers never return" : "",
 		d->forgotten ? ", beyond: the memory of the dead is gone" : "");

@@ -22,8 +22,8 @@ static int open_fabric(struct txn_world *w)
 	struct vb_fabric_params p = {
 		.fabric = "sim",
 		.options = options,
-		.nodes = (uint16_t)d->nodes,
-		.node_bytes = 24 << 20,
+		.nodes = (uint16_t)(d->nodes + d->homes),
+		.node_bytes = d->homes != 0 ? 48 << 20 : 24 << 20,
 		.endpoints = 128,
 		.seed = d->seed,
 	};
@@ -73,6 +73,7 @@ static int open_db(struct txn_world *w)
 		.no_outstanding = !d->outstanding,
 		.passive_ack = d->passive_ack,
 		.cache_entries = d->cache ? 0 : 1,
+		.copies = d->copies,
 	};
 	const struct vb_table_params account = {
 		.name = "account", .record_bytes = d->record_bytes, .records = d->accounts};
@@ -81,6 +82,8 @@ static int open_db(struct txn_world *w)
 	unsigned char record[256];
 	int err = vb_db_open(w->fabric, &p, &w->db);
 
+	if (err == 0)
+		w->db->store.nodes = (uint16_t)d->nodes;
 	/* Where no place is given away, where a key was is as good as where it is. */
 	if (err == 0 && (!d->scarce || d->p_scan == 0))
 		w->db->epoch_ns = VB_FOREVER;
@@ -192,8 +195,9 @@ static void sweep_db(struct txn_world *w, struct vb_db *db)
 		sweep_failed(w, "vb_coordinator_open", err);
 		return;
 	}
-	for (uint16_t n = 0; n < w->d->nodes && err == 0; n++)
-		err = vb_db_recover(me, n, &freed);
+	for (uint16_t n = 0; n < w->d->nodes + w->d->homes && err == 0; n++)
+		if (n < w->d->nodes || !w->gone[n - w->d->nodes])
+			err = vb_db_recover(me, n, &freed);
 	if (err)
 		sweep_failed(w, "vb_db_recover", err);
 	txn_count(w, me);

@@ -4,7 +4,7 @@
  * that fight for a few records, an adversary, the checkers.  Everything is drawn from the seed.
  *
  *	safety     faults are on: coordinators die at any verb and are replaced, stand still for leases, lose
- *	           answers; servers stand still; READs and WRITEs are torn, verbs delayed, nodes cut off.
+ *	           answers; nodes go with their memory, where logs have copies; servers stand still; READs and WRITEs are torn, verbs delayed, nodes cut off.
  *	           Transactions move money between accounts, add it up, create and delete notes, write without
  *	           reading, make calls at random beside a model, scan what others insert into, give up on purpose;
  *	           declared or as they go;
@@ -66,6 +66,11 @@ struct vb_txn_draw {
 	double p_edge;  /* to commit just before the lease ends, and to stand still then */
 	double p_sweep; /* to sweep a node, after a transaction */
 	bool beside;    /* another database on the same nodes: beside.c */
+	/* Copies of each log, and nodes without records, which go (homes.c): when a coordinator there dies, and now and
+	 * then (0: never) only in the eyes of others. */
+	unsigned copies, homes;
+	double p_lose;
+	uint64_t cut_every_ns;
 	/* More than can be survived: what still holds is in beyond.c. */
 	bool never_back; /* a server that dies never returns */
 	bool forgotten;  /* the memory of a coordinator that dies is gone */
@@ -101,13 +106,15 @@ static inline bool vb_txn_draw_is_beyond(const struct vb_txn_draw *d)
 /* hybrid: a code, or NULL: drawn, unless the protocol has but one. */
 void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *out);
+/* Its logs have copies, and nodes may go, if that can be in the seed, though it has not drawn so. */
+void vb_txn_draw_copies(const struct vb_cc_ops *cc, struct vb_txn_draw *d);
 /* The bounds of both phases, from the rest. */
 void vb_txn_draw_bounds(struct vb_txn_draw *d);
 void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to);
 
 struct vb_txn_explored {
 	bool orderly; /* nothing was wrong, and nobody took long: nobody may be recovered */
-	uint64_t server_deaths, leavings, cancels, sweeps;
+	uint64_t server_deaths, leavings, cancels, sweeps, homes_lost, homes_disowned;
 	uint64_t commits, aborts[VB_TXN_CAUSES], deaths, unknown, recovered, rolled_forward;
 	uint64_t places_given;  /* of one key to another */
 	uint64_t places_anew;   /* keys that had lost theirs and were found in a new one */

@@ -73,6 +73,7 @@ static void on_prepared(void *ctx, const struct vb_txn *t)
 	s->pending.happened = false;
 	s->pending.ts = t->ts;
 	s->pending.place = vb_txn_lane(t->me)->place;
+	txn_home_prepared(s);
 }
 
 /* Who thought for nearly all of its lease, and committed, stands still before it writes: others have
@@ -154,9 +155,12 @@ void txn_settle_pending(struct txn_world *w)
 	for (unsigned i = 0; i < w->n_last; i++) {
 		struct txn_pending *p = &w->last[i];
 		const uint64_t *status = vb_local(w->fabric, vb_db_place(w->db, p->place), 8);
+		bool happened = p->happened || *status == (p->ts | VB_TS_COMMITTED);
 
-		p->txn.outcome = VB_HISTORY_COMMITTED;
-		if (!p->happened && *status != (p->ts | VB_TS_COMMITTED))
+		/* Else others have decided. */
+		if (happened || !txn_place_is_gone(w, p->place))
+			p->txn.outcome = VB_HISTORY_COMMITTED;
+		if (!happened && !txn_place_is_gone(w, p->place))
 			number_aborted(w, p);
 		add(w, p);
 	}

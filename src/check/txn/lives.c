@@ -64,6 +64,13 @@ static void leave(struct txn_slot *s)
 	end_life(s, TXN_LEFT);
 }
 
+/* From a node that is gone to others, sooner or later. */
+static bool flees(struct txn_slot *s)
+{
+	return txn_is_outcast(s) && !txn_cancelled() &&
+	       (s->me->fenced || s->w->live || vb_rng_chance(&s->goings, 0.2));
+}
+
 /* Where logical time has ended, or more went wrong than is survived, it was told, and that is all that can
  * be had. */
 static bool is_over(const struct txn_slot *s, int err)
@@ -109,7 +116,7 @@ static void life_body(void *arg)
 		if (txn_attempt(s) == -VB_EUNKNOWN)
 			w->out->unknown++;
 		sweep_a_node(s);
-		if (leaves(s)) {
+		if (leaves(s) || flees(s)) {
 			leave(s);
 			return;
 		}
@@ -122,6 +129,10 @@ static void life_body(void *arg)
 	if (vb_sim_ep_dead(s->me->ep))
 		vb_task_die();
 	s->safe = true;
+	if (flees(s)) {
+		leave(s);
+		return;
+	}
 	while (w->err == 0 && s->commits < w->d->commits)
 		s->commits += is_over(s, txn_attempt(s));
 	if (w->err == 0) {
@@ -158,6 +169,7 @@ void txn_on_death(struct vb_ep *ep, void *arg)
 	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
 		w->keeps[s->me->lane[i].place] = true;
 	txn_beyond_died(w, s->me);
+	txn_home_died(s);
 	w->dead[w->n_dead++] = s->me;
 	s->me = NULL;
 	s->doing = NULL;
@@ -187,7 +199,7 @@ static void wrap_counters(struct txn_slot *s)
 static int open_coordinator(struct txn_slot *s)
 {
 	struct txn_world *w = s->w;
-	int err = vb_coordinator_open(w->db, (uint16_t)(s->index % w->d->nodes), &s->me);
+	int err = vb_coordinator_open(w->db, txn_home(s), &s->me);
 
 	if (err) {
 		s->me = NULL;
@@ -218,7 +230,8 @@ static void slot_body(void *arg)
 		s->end = TXN_RUNS;
 		s->started = false;
 		err = s->me == NULL ? open_coordinator(s) : 0;
-		if (err == -VB_EUNKNOWN && !w->d->calm) {
+		if ((err == -VB_EUNKNOWN || (err == -VB_EPEERGONE && w->d->copies != 0)) &&
+		    !w->d->calm) {
 			s->end = TXN_DIED;
 			vb_task_sleep_until(vb_sched_now(w->sched) + w->d->bound_ns);
 			continue;
@@ -270,6 +283,8 @@ int txn_lives_start(struct txn_world *w)
 		vb_rng_seed(&s->ways, w->d->seed, WAYS_STREAM + i);
 		err = vb_task_spawn(w->sched, slot_body, s, &params, &s->supervisor);
 	}
+	if (err == 0)
+		err = txn_homes_start(w);
 	if (err == 0 && w->d->cancel_every_ns != 0)
 		err = vb_task_spawn(w->sched, cancel_body, w, &canceller, &t);
 	return err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the exploration of transactions: see explore.h.  explore.c runs it, lives.c are
  * its coordinators and servers.c its servers, bodies.c, calls.c and scans.c are what the coordinators do, beside.c is
- * another database on the same nodes, judge.c is what is said of it in the end, beyond.c what is not. */
+ * another database on the same nodes, homes.c nodes that go with their memory, judge.c is what is said of it in the end, beyond.c what is not. */
 #ifndef VB_CHECK_TXN_WORLD_H
 #define VB_CHECK_TXN_WORLD_H
 
@@ -14,7 +14,8 @@
 #define TXN_SERVER_DEATHS_MAX 16u
 #define TXN_UNFINISHED_MAX    4u /* closed coordinators that could not give their places up */
 #define TXN_NODES_MAX         3u
-#define TXN_PLACES            (TXN_NODES_MAX * (TXN_DEATHS_MAX + 16) * VB_PLACES_EACH)
+#define TXN_HOMES_MAX         4u
+#define TXN_PLACES            ((TXN_NODES_MAX + TXN_HOMES_MAX) * (TXN_DEATHS_MAX + 16) * VB_PLACES_EACH)
 #define TXN_MONEY             1000        /* of each account at the beginning */
 #define TXN_BESIDE_MONEY      (1ll << 40) /* of each in the database beside */
 #define TXN_OPS_MAX           192u
@@ -116,6 +117,8 @@ struct txn_world {
 	/* Of those that died over a commit: what they had asked for. */
 	struct txn_pending last[TXN_DEATHS_MAX + VB_TXN_EXPLORE_COORDINATORS_MAX];
 	unsigned n_dead, n_last, n_safe;
+	bool gone[TXN_HOMES_MAX]; /* the nodes behind those that have records: homes.c */
+	unsigned n_gone;
 	bool all_safe, live;
 	int err;
 	bool wrong; /* err is what a call returned */
@@ -202,6 +205,15 @@ uint64_t txn_true_bound_ns(const struct vb_txn_draw *d);
 void txn_beyond_open(struct txn_world *w);
 void txn_beyond_died(struct txn_world *w, const struct vb_coordinator *me);
 void txn_beyond_took(struct txn_slot *s, uint64_t ns);
+
+/* homes.c: where the slot's next coordinator is; its coordinator's node is taken for gone; so is a place's; its
+ * coordinator has died, or is about to log; takes homes for gone. */
+uint16_t txn_home(const struct txn_slot *s);
+bool txn_is_outcast(const struct txn_slot *s);
+bool txn_place_is_gone(const struct txn_world *w, uint32_t place);
+void txn_home_died(struct txn_slot *s);
+void txn_home_prepared(struct txn_slot *s);
+int txn_homes_start(struct txn_world *w);
 
 /* servers.c */
 int txn_servers_start(struct txn_world *w);

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where logs have copies: nodes that have no records, and that go.
+ *
+ * The first slots have a node each for themselves, their *home*.  When such a coordinator dies its home may go with it:
+ * its memory is overwritten, and every verb to it is refused from then on.  Or the others take the home for gone, and
+ * the coordinator runs on, with its own memory and with what it can do to theirs, until it notices.  No more homes go
+ * than there are copies of a log: so many the database survives.  Who has lost his home goes on at a node that has
+ * records.
+ */
+#define VB_LOG_ROOM "check"
+#include "check/txn/world.h"
+
+#define CUT_STREAM 0x63757400
+
+uint16_t txn_home(const struct txn_slot *s)
+{
+	const struct txn_world *w = s->w;
+
+	if (s->index < w->d->homes && !w->gone[s->index])
+		return (uint16_t)(w->d->nodes + s->index);
+	return (uint16_t)(s->index % w->d->nodes);
+}
+
+static bool is_at_home(const struct txn_slot *s)
+{
+	return s->me != NULL && s->me->node >= s->w->d->nodes;
+}
+
+bool txn_is_outcast(const struct txn_slot *s)
+{
+	return is_at_home(s) && s->w->gone[s->me->node - s->w->d->nodes];
+}
+
+bool txn_place_is_gone(const struct txn_world *w, uint32_t place)
+{
+	uint32_t node = place / VB_PLACES_EACH / w->db->coordinators;
+
+	return node >= w->d->nodes && w->gone[node - w->d->nodes];
+}
+
+/* Another home may go. */
+static bool may_go(const struct txn_slot *s)
+{
+	const struct txn_world *w = s->w;
+
+	return is_at_home(s) && !txn_is_outcast(s) && !w->live && w->n_gone < w->d->copies;
+}
+
+static void go(struct txn_slot *s)
+{
+	struct txn_world *w = s->w;
+
+	w->gone[s->me->node - w->d->nodes] = true;
+	w->n_gone++;
+}
+
+/* What the dead had committed stands in their status words, for the last time. */
+static void note_committed(struct txn_world *w)
+{
+	for (unsigned i = 0; i < w->n_last; i++) {
+		struct txn_pending *p = &w->last[i];
+		const uint64_t *status = vb_local(w->fabric, vb_db_place(w->db, p->place), 8);
+
+		if (txn_place_is_gone(w, p->place) && *status == (p->ts | VB_TS_COMMITTED))
+			p->happened = true;
+	}
+}
+
+/* Its places, and the copies that it had of others'. */
+static void overwrite(struct txn_world *w, uint16_t node)
+{
+	const struct vb_db *db = w->db;
+	const uint64_t from = sizeof(struct vb_db_header);
+
+	memset(vb_local(w->fabric, db->region[node] + from, db->copy_bytes), 0xdb, db->copy_bytes);
+	memset(vb_local(w->fabric, db->region[node] + db->copies_at, db->copies * db->copy_bytes),
+	       0xdb, db->copies * db->copy_bytes);
+}
+
+void txn_home_died(struct txn_slot *s)
+{
+	struct txn_world *w = s->w;
+	uint16_t node = s->me->node;
+
+	if (!may_go(s) || !vb_rng_chance(&s->goings, w->d->p_lose))
+		return;
+	go(s);
+	note_committed(w);
+	overwrite(w, node);
+	vb_sim_lose_sent(w->fabric, node, vb_rng_next(&s->goings));
+	vb_sim_lose_node(w->fabric, node);
+	w->out->homes_lost++;
+}
+
+static void cut_off(struct txn_slot *s)
+{
+	struct txn_world *w = s->w;
+
+	for (unsigned i = 0; i < VB_PLACES_EACH; i++)
+		w->keeps[s->me->lane[i].place] = true;
+	go(s);
+	vb_sim_disown_node(w->fabric, s->me->node);
+	w->out->homes_disowned++;
+}
+
+/* Right before its log, too: who stands still there comes back when others have decided, or just then. */
+void txn_home_prepared(struct txn_slot *s)
+{
+	struct txn_world *w = s->w;
+
+	if (w->d->cut_every_ns == 0 || !may_go(s) || !vb_rng_chance(&s->goings, 0.05))
+		return;
+	cut_off(s);
+	vb_sim_ep_pause(s->me->ep,
+			vb_sched_now(w->sched) + vb_rng_below(&s->goings, 4 * w->d->lease_ns));
+}
+
+/* Takes whoever it meets for gone. */
+static void cut_body(void *arg)
+{
+	struct txn_world *w = arg;
+	struct vb_rng r;
+
+	vb_rng_seed(&r, w->d->seed, CUT_STREAM);
+	while (!w->live && w->n_gone < w->d->copies) {
+		struct txn_slot *s = &w->slot[vb_rng_below(&r, w->d->homes)];
+
+		vb_task_sleep_until(vb_sched_now(w->sched) +
+				    vb_rng_below(&r, 2 * w->d->cut_every_ns));
+		if (s->index >= w->d->coordinators || !may_go(s))
+			continue;
+		cut_off(s);
+	}
+}
+
+int txn_homes_start(struct txn_world *w)
+{
+	static const struct vb_task_params params = {.name = "cutter", .daemon = true};
+	struct vb_task *t;
+
+	return w->d->cut_every_ns != 0 ? vb_task_spawn(w->sched, cut_body, w, &params, &t) : 0;
+}
