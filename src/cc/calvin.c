@@ -83,7 +83,7 @@ const struct vb_cc_ops vb_cc_calvin = {
 	.name = "calvin",
 	.summary = "transactions in one order, agreed on before they begin; all is declared",
 	.source = "RCC section 4.6, RCBench section 5.4",
-	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHARED | VB_CC_SEQUENCED,
+	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHARED | VB_CC_SEQUENCED | VB_CC_AT_HOME,
 	TWO_PHASE_SX_WORDS,
 	.grant = TWO_PHASE_LOCK,
 	TWO_PHASE_OPS(stages),

@@ -26,6 +26,7 @@ static const struct cap_name cc_caps[] = {
 	{VB_CC_SNAPSHOTS, "offers snapshots", "snapshots"},
 	{VB_CC_BOUNDED, "waits for a bounded time", "bounded"},
 	{VB_CC_BLIND_WAIT, "who waits does not look at his own status", "blind_wait"},
+	{VB_CC_AT_HOME, "its logs have no copies", "at_home"},
 	{VB_CC_SEQUENCED, "all that is touched is declared first", "declared"},
 	{0, NULL, NULL},
 };

@@ -504,8 +504,8 @@ int vb_store_table_open(struct vb_store *store, const struct vb_table_params *p,
 	t->records = p->records;
 	t->partition = p->partition;
 	t->group = group;
-	t->asked = (p->records + store->fabric->nodes - 1) / store->fabric->nodes;
-	t->room = vb_table_room(p, store->fabric->nodes);
+	t->asked = (p->records + store->nodes - 1) / store->nodes;
+	t->room = vb_table_room(p, store->nodes);
 	t->slots = vb_table_slots(t->room);
 	vb_tuple_layout_init(&t->layout, store->meta_bytes, store->slots, p->record_bytes);
 	vb_tuple_layout_beside(&t->layout, beside);

@@ -249,7 +249,8 @@ enum vb_cc_caps {
 	VB_CC_SEQUENCED = 1 << 16,
 	/* Of VB_CC_LOGICAL: there is a last time, of which sundial's words tell. */
 	VB_CC_TIME_ENDS = 1 << 17,
-	/* What others must know of a transaction stands in its place, beside status word and log. */
+	/* What others must know of a transaction stands in its node's memory beside status word and log, or is in
+	 * place before it is decided: its logs have no copies. */
 	VB_CC_AT_HOME = 1 << 18,
 };
 
@@ -346,7 +347,7 @@ static inline bool vb_cc_installs(const struct vb_cc_ops *cc)
 /* Whether it is committed, its status word says and no word beside: then copies of its log can, too (txn/copies.c). */
 static inline bool vb_cc_copies(const struct vb_cc_ops *cc)
 {
-	return !(cc->caps & (VB_CC_INSTALLS | VB_CC_SEQUENCED | VB_CC_AT_HOME));
+	return !(cc->caps & VB_CC_AT_HOME);
 }
 
 static inline bool vb_cc_sequenced(const struct vb_cc_ops *cc)

@@ -522,7 +522,7 @@ static void levels_differ(void **state)
 
 		if (!((*cc)->caps & VB_CC_SHORT_READS))
 			continue;
-		for (uint64_t seed = 1; seed <= 12; seed++) {
+		for (uint64_t seed = 1; seed <= 24; seed++) {
 			struct vb_history *h = weak_history(*cc, seed);
 
 			assert_false(is_wrong_at(h, VB_LEVEL_NONE, VB_LEVEL_STRICT));
@@ -533,7 +533,7 @@ static void levels_differ(void **state)
 			vb_history_close(h);
 		}
 		if (committed == 0 || repeatable == 0)
-			fail_msg("%s: of 12 seeds %u are no repeatable reads, and %u are not "
+			fail_msg("%s: of 24 seeds %u are no repeatable reads, and %u are not "
 				 "serializable",
 				 (*cc)->name, committed, repeatable);
 	}
