@@ -17,7 +17,7 @@
  *
  * A commit, between the log and the commit point:
  *
- *	to each copy, one doorbell    WRITE what is in the place behind its status word; CAS older -> logged
+ *	to each copy, one doorbell    WRITE the log, its length and its seal; CAS older -> logged
  *	all of them have answered     commit point: CAS of the status word at home
  *
  * The CAS comes behind the WRITE, so who finds `logged` finds the log.  It expects the word that the coordinator
@@ -69,7 +69,7 @@ enum copy_state { COPY_NONE, COPY_LOGGED, COPY_FINAL, COPY_WITHDRAWN };
 #define COPY_SHIFT  3u /* of those that count */
 #define COPY_COUNTS (((1ull << VB_COPIES_MAX) - 1) << COPY_SHIFT)
 
-/* What is written of a place, from behind its first two words. */
+/* What is written of a place: the end of its head, and the log. */
 #define COPY_FROM offsetof(struct vb_place_head, log_bytes)
 
 static uint64_t clock_in(uint64_t word)

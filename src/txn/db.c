@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "store/keymap.h"
 
-#define DB_MAGIC     0x31304e5854424456ull /* "VDBTXN01" */
+#define DB_MAGIC     0x32304e5854424456ull /* "VDBTXN02" */
 #define COORDINATORS 64u
 #define ITEMS        64u
 #define BYTES        (64u << 10)

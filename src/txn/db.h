@@ -56,7 +56,6 @@ _Static_assert(sizeof(struct vb_db_header) == 64, "one line");
 struct vb_place_head {
 	uint64_t status; /* timestamp | enum vb_txn_state; changed by atomics only */
 	uint64_t owner;  /* the coordinator's endpoint; 0: the place is free */
-	uint64_t log_bytes, log_seal;
 	uint64_t clock; /* of a coordinator's first place: what its places are named is below it */
 	uint64_t tries; /* again, under the name of the last one */
 	union {
@@ -67,6 +66,7 @@ struct vb_place_head {
 		/* vote.c; changed by atomics only */
 		uint64_t votes;
 	};
+	uint64_t log_bytes, log_seal; /* the log follows: what copies.c writes of a place */
 };
 _Static_assert(sizeof(struct vb_place_head) == 64, "one line");
 
