@@ -172,14 +172,15 @@ static bool same(uint64_t word, uint64_t other)
 /* Those that are there and count, as bits; *top: the latest clock. */
 static unsigned counted(const struct vb_db *db, const struct look *l, uint64_t *top)
 {
+	const unsigned n = db->copies < VB_COPIES_MAX ? db->copies : VB_COPIES_MAX;
 	unsigned there = 0, count = ~0u;
 
-	for (unsigned i = 0; i < db->copies; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		there |= (unsigned)l->there[i] << i;
 		if (l->there[i] && clock_in(l->word[i]) > *top)
 			*top = clock_in(l->word[i]);
 	}
-	for (unsigned i = 0; i < db->copies; i++) {
+	for (unsigned i = 0; i < n; i++) {
 		enum copy_state state = state_of(l->word[i]);
 
 		if (l->there[i] && clock_in(l->word[i]) == *top &&

@@ -56,8 +56,8 @@ _Static_assert(sizeof(struct vb_db_header) == 64, "one line");
 struct vb_place_head {
 	uint64_t status; /* timestamp | enum vb_txn_state; changed by atomics only */
 	uint64_t owner;  /* the coordinator's endpoint; 0: the place is free */
-	uint64_t clock; /* of a coordinator's first place: what its places are named is below it */
-	uint64_t tries; /* again, under the name of the last one */
+	uint64_t clock;  /* of a coordinator's first place: what its places are named is below it */
+	uint64_t tries;  /* again, under the name of the last one */
 	union {
 		/* cc/maat.c: the interval of the transaction.  upper: changed by atomics only */
 		struct {

@@ -18,9 +18,10 @@
 #include "txn/db.h"
 
 #define US    1000ull
-#define NODES 5u
+#define NODES 6u
 #define HOME  0u /* its copies: 1 and 2 */
 #define KEYS  2u
+#define MENDS 5u /* its copies: 0 and 1 */
 /* More than the transaction takes; each step is less than a verb does. */
 #define LAST_NS 24000ull
 #define STEP_NS 300ull
@@ -36,6 +37,8 @@ struct fall {
 	bool at_log,
 		at_writes; /* not at_ns, but when it is about to write its log, or its records */
 	bool two;          /* wait for it at the same time */
+	uint64_t
+		mender_ns; /* before them another did, whose node went when it had waited so long; 0: none */
 };
 
 struct seen {
@@ -69,7 +72,7 @@ static uint64_t key_of(unsigned i)
 static void open_world(struct world *w, const struct fall *fall, uint32_t copies)
 {
 	const struct vb_fabric_params fp = {.fabric = "sim",
-					    .options = "profile=cx5,bound=25us",
+					    .options = "profile=cx5,bound=25us,scope=nic",
 					    .nodes = NODES,
 					    .node_bytes = 4 << 20,
 					    .seed = 1 + fall->at_ns};
@@ -91,7 +94,7 @@ static void open_world(struct world *w, const struct fall *fall, uint32_t copies
 	must(vb_table_open(w->db, &tp, &w->t));
 	for (unsigned i = 0; i < KEYS; i++)
 		must(vb_table_load(w->t, key_of(i), &record));
-	for (uint16_t n = 3; n < NODES; n++)
+	for (uint16_t n = 3; n < MENDS; n++)
 		must(vb_db_server_start(w->db, n, &w->server[n]));
 	must(vb_coordinator_open(w->db, HOME, &w->a));
 	for (unsigned i = 0; i < 2; i++) {
@@ -105,7 +108,7 @@ static void close_world(struct world *w)
 	vb_coordinator_bury(w->a);
 	for (unsigned i = 0; i < 2; i++)
 		vb_coordinator_close(w->seen[i].me);
-	for (uint16_t n = 3; n < NODES; n++)
+	for (uint16_t n = 3; n < MENDS; n++)
 		vb_db_server_stop(w->server[n]);
 	must(vb_db_close(w->db));
 	vb_fabric_close(w->f);
@@ -150,6 +153,20 @@ static int take_all(struct vb_coordinator *me, void *arg)
 		*record += 100;
 	}
 	return err;
+}
+
+/* Sees what they are, and changes nothing. */
+static int look_at_all(struct vb_coordinator *me, void *arg)
+{
+	return take_all(me, arg) == 0 ? -ECANCELED : -EAGAIN;
+}
+
+static void looks(void *arg)
+{
+	struct seen *s = arg;
+
+	while (vb_txn_run(s->me, look_at_all, s, 0) != 0)
+		;
 }
 
 static void waits(void *arg)
@@ -236,6 +253,21 @@ static bool judge(struct world *w, unsigned n, const uint64_t last[KEYS])
 	return did;
 }
 
+/* Who has begun to roll it forward, in the name of a place of its own. */
+static void mender_goes(struct world *w)
+{
+	static const struct vb_task_params params = {.name = "mender"};
+	struct seen s = {.w = w};
+	struct vb_task *task;
+
+	must(vb_coordinator_open(w->db, MENDS, &s.me));
+	must(vb_task_spawn(s.me->ep->sched, looks, &s, &params, &task));
+	must(vb_ep_sleep(w->seen[0].me->ep, w->fall->mender_ns));
+	vb_sim_lose_node(w->f, MENDS);
+	vb_task_kill(task);
+	vb_coordinator_bury(s.me);
+}
+
 static bool happened(const struct fall *fall)
 {
 	static const struct vb_task_params params = {.name = "copies"};
@@ -272,6 +304,8 @@ static bool happened(const struct fall *fall)
 	go(&w, WITH);
 	if (!fall->at_log && !fall->at_writes)
 		fall_down(&w, task);
+	if (fall->mender_ns != 0)
+		mender_goes(&w);
 	for (unsigned i = 0; i < n; i++)
 		must(vb_task_spawn(w.seen[i].me->ep->sched, waits, &w.seen[i], &params, &other));
 	must(vb_ep_sleep(w.seen[0].me->ep, 260 * US));
@@ -365,6 +399,77 @@ static void comes_back(void **state)
 		}
 }
 
+/* It has committed; who finishes it goes with his node in the midst of that, and the next one finishes both. */
+static void the_mender_too(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++)
+		for (uint64_t us = 500; us < 700; us++)
+			assert_true(happened(&(struct fall){.cc = ccs[i],
+							    .at_ns = LAST_NS,
+							    .runs_on = true,
+							    .stands_ns = 4000 * US,
+							    .at_writes = true,
+							    .mender_ns = us * US}));
+}
+
+/* Of a transaction of its own. */
+static int take_one(struct vb_coordinator *me, void *arg)
+{
+	struct seen *s = arg;
+	const uint64_t key = key_of((unsigned)(s - s->w->seen));
+	uint64_t *record;
+	int err = vb_txn_update(me, s->w->t, key, (void **)&record);
+
+	if (err == 0)
+		s->value[0] = *record;
+	return err;
+}
+
+static void take_until(struct seen *s)
+{
+	const uint64_t end = vb_ep_now(s->me->ep) + 20000 * US;
+	int err;
+
+	while ((err = vb_txn_run(s->me, take_one, s, 1)) != 0 && vb_ep_now(s->me->ep) < end)
+		;
+	must(err);
+}
+
+static uint64_t recovered_twice(const struct fall *fall)
+{
+	static const struct vb_task_params params = {.name = "copies"};
+	struct vb_task *task;
+	struct world w;
+
+	open_world(&w, fall, 2);
+	must(vb_task_spawn(w.a->ep->sched, writes, &w, &params, &task));
+	must(vb_ep_sleep(w.seen[0].me->ep, fall->at_ns));
+	if (!w.told)
+		vb_task_kill(task);
+	vb_coordinator_bury(w.a);
+	w.a = NULL;
+	take_until(&w.seen[0]);
+	vb_sim_lose_node(w.f, HOME);
+	take_until(&w.seen[1]);
+	assert_int_equal(w.seen[0].value[0], w.seen[1].value[0]);
+	close_world(&w);
+	return w.seen[0].value[0];
+}
+
+/* A coordinator dies, and its node does not: one of its records is recovered by its status word.  Then the node goes,
+ * and the other one is recovered by the copies. */
+static void by_home_and_by_copies(void **state)
+{
+	unsigned did = 0, n = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++)
+		for (uint64_t ns = STEP_NS; ns <= LAST_NS; ns += STEP_NS / 3, n++)
+			did += recovered_twice(&(struct fall){.cc = ccs[i], .at_ns = ns}) == 7;
+	assert_true(did > 0 && did < n);
+}
+
 /* A WRITE and a CAS for each copy, and one round trip for all of them. */
 static void what_it_costs(void **state)
 {
@@ -401,6 +506,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(with_its_memory), cmocka_unit_test(and_a_copy),
 		cmocka_unit_test(only_cut_off),    cmocka_unit_test(comes_back),
+		cmocka_unit_test(the_mender_too),  cmocka_unit_test(by_home_and_by_copies),
 		cmocka_unit_test(what_it_costs),
 	};
 
