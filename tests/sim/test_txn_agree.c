@@ -130,10 +130,11 @@ static void open_world(struct world *w, uint64_t seed)
 					.bytes_max = 64,
 					.record_bytes_max = 16,
 					.copies = COPIES};
-	struct vb_sim_faults faults = {.delay = 0.7, .delay_max_ns = 10 * US, .drift_max_ppb = 0};
+	struct vb_sim_faults faults = {.delay = 0.7};
 
 	memset(w, 0, sizeof(*w));
 	vb_rng_seed(&w->rng, seed, 1);
+	faults.delay_max_ns = vb_rng_chance(&w->rng, 0.5) ? 10 * US : 28 * US;
 	must(vb_fabric_open(&fp, &w->f));
 	must(vb_db_open(w->f, &dp, &w->db));
 	must(vb_coordinator_open(w->db, HOME, &w->coordinator.me));
@@ -164,7 +165,7 @@ static void lose_some(struct world *w, uint64_t gone_at[COPIES])
 	unsigned stays = (unsigned)vb_rng_below(&w->rng, COPIES);
 
 	for (unsigned i = 0; i < COPIES; i++)
-		gone_at[i] = i != stays && vb_rng_chance(&w->rng, 0.5) ? 1 + some(w, 25) : 0;
+		gone_at[i] = i != stays && vb_rng_chance(&w->rng, 0.5) ? 1 + some(w, 40) : 0;
 }
 
 static bool all_ended(const struct world *w)
