@@ -171,6 +171,14 @@ struct vb_fabric_caps {
 struct vb_region_info {
 	char name[96];
 	uint64_t bytes;
+	uint64_t id; /* on its node, and of no region that was there before: see vb_region_remove */
+};
+
+/* A region of node 0 as its holder knows it. */
+struct vb_region_held {
+	vb_addr at;
+	bool fresh;
+	uint64_t id; /* of the region, or of this hold of it: the fabric's own */
 };
 
 /* What a fabric has done so far, where it counts: one process's view. */
@@ -232,6 +240,16 @@ struct vb_fabric_ops {
 	/* See vb_regions; NULL: as the fabric below. */
 	int (*regions)(struct vb_fabric *f, uint16_t node, struct vb_region_info *out,
 		       unsigned room);
+	/* See vb_region_hold and those behind it; NULL: as the fabric below.  `hold`: -EALREADY and who removes
+	 * the region in *by.  `take`: *by is who removes it as the caller knows, and then as it is. */
+	int (*region_hold)(struct vb_fabric *f, const char *name, uint64_t bytes,
+			   struct vb_region_held *out, vb_peer *by);
+	/* Optional: in a forked child, where its parent holds it.  NULL: nothing is to be done. */
+	int (*region_hold_again)(struct vb_fabric *f, const char *name,
+				 struct vb_region_held *held);
+	void (*region_let_go)(struct vb_fabric *f, const struct vb_region_held *held);
+	int (*region_take)(struct vb_fabric *f, const char *name, vb_peer me, vb_peer *by);
+	int (*region_remove)(struct vb_fabric *f, uint16_t node, uint64_t id);
 	/* Optional, see vb_region_dense. */
 	void (*dense)(struct vb_fabric *f, vb_addr addr, uint64_t bytes);
 	/* The CPU's view of a node's segment, or NULL where there is none. */
@@ -611,8 +629,42 @@ int vb_region_or_other(struct vb_fabric *f, uint16_t node, const char *name, uin
 int vb_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		   vb_addr *out);
 /* The named regions of a node: how many there are, of which the first `room` are in out[]; or what the fabric
- * says, said.  They only become more, and keep their order. */
+ * says, said. */
 int vb_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
+/* All of them, in an array that the caller frees if there was no error. */
+int vb_regions_all(struct vb_fabric *f, uint16_t node, struct vb_region_info **out);
+
+/*
+ * Regions that come and go (named.c).  Those of one owner lie on any number of nodes; the one on node 0 stands for
+ * all of them: who uses any holds that one, and who removes them takes it first and removes it last.
+ *
+ *	hold     as vb_region_or_other on node 0, and this process is known to use it until vb_region_let_go, or
+ *	         until it is known to have ended.  Fails while the region is taken: -EAGAIN, said, if who has
+ *	         taken it lives; -EOWNERDEAD, not said: it is for the caller to end what that one has begun
+ *	take     `me`, an endpoint of the caller's, removes it from now on, if it is not held: -EBUSY, said;
+ *	         -ENOENT, not said: there is none; -EAGAIN, said: another who lives has taken it.  What a dead
+ *	         one had taken is taken over
+ *	remove   the memory is zeros and free.  Of a region that its owner has taken.  0 if there is none with
+ *	         that id any more
+ *
+ * Between hold and take it is as between two atomics on one word, whatever the fabric does it with: if both succeed,
+ * one has seen the other's end.
+ */
+int vb_region_hold(struct vb_fabric *f, const char *name, uint64_t bytes,
+		   struct vb_region_held *out);
+/* In a forked child, of what its parent held at the fork: 0; -ENOENT, not said: it was removed meanwhile. */
+int vb_region_hold_again(struct vb_fabric *f, const char *name, struct vb_region_held *held);
+void vb_region_let_go(struct vb_fabric *f, const struct vb_region_held *held);
+int vb_region_take(struct vb_fabric *f, const char *name, vb_peer me);
+int vb_region_remove(struct vb_fabric *f, uint16_t node, uint64_t id);
+/* Where `bytes` fit that are at no other's place: the lowest such place from `start` on.  The n spans lie in
+ * any order; those of no bytes count for nothing. */
+struct vb_span {
+	uint64_t at, bytes;
+};
+uint64_t vb_span_fit(const struct vb_span *spans, unsigned n, uint64_t start, uint64_t bytes);
+/* Zeros, and whole pages go back to the machine as `advice` says (MADV_...; 0: they stay). */
+void vb_zero_pages(void *at, uint64_t bytes, int advice);
 /* What is told of a region by who has made it: all of it will be used, and at random.  Has no effect but on
  * time and memory. */
 void vb_region_dense(struct vb_fabric *f, vb_addr at, uint64_t bytes);

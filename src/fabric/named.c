@@ -32,8 +32,8 @@ static struct vb_named named(const struct vb_region_info *r)
 	return (struct vb_named){.kind = VB_NAMED_PART, .name = r->name, .bytes = r->bytes};
 }
 
-/* All of a node, copied, so that no lock of the fabric's is held when the program is called. */
-static int regions(struct vb_fabric *f, uint16_t node, struct vb_region_info **out)
+/* Copied, so that no lock of the fabric's is held when the program is called. */
+int vb_regions_all(struct vb_fabric *f, uint16_t node, struct vb_region_info **out)
 {
 	VB_SCHED_INSIDE(vb_sched_here());
 	unsigned room = ROOM;
@@ -66,7 +66,7 @@ int vb_fabric_each(struct vb_fabric *fabric, uint16_t node, vb_named_fn fn, void
 		err = vb_sched_ready();
 	if (err)
 		return err;
-	n = regions(fabric, node, &all);
+	n = vb_regions_all(fabric, node, &all);
 	if (n < 0)
 		return n;
 	for (int i = 0; i < n && err == 0; i++) {

@@ -26,7 +26,7 @@ struct named {
 	uint32_t number;
 	int32_t err;
 	uint32_t count;
-	uint64_t bytes;
+	uint64_t bytes, id;
 	char name[NET_REGION_NAME];
 };
 
@@ -34,7 +34,7 @@ struct named {
 #define ANSWER  2
 #define LIST    3
 #define NAMED   4
-#define VERSION 1
+#define VERSION 2
 
 static struct ask ask_of(unsigned i)
 {

@@ -21,6 +21,14 @@ static bool is_void(const struct net_fabric *f, const struct net_ask *ask,
 	return net_memory_gone(f, ask->host);
 }
 
+static int put(struct net_fabric *f, const struct net_ask *ask, const struct control_ask *q)
+{
+	const struct control_take t = {.ask = *q, .was = ask->was};
+
+	return q->kind == CONTROL_TAKE ? f->t->control(f, ask->host, &t, sizeof(t))
+				       : f->t->control(f, ask->host, q, sizeof(*q));
+}
+
 /* Engine held by nobody.  0: it is on its way, or was answered meanwhile. */
 static int ask_once(struct net_fabric *f, struct net_ask *ask, const struct control_ask *q)
 {
@@ -28,8 +36,7 @@ static int ask_once(struct net_fabric *f, struct net_ask *ask, const struct cont
 
 	pthread_mutex_lock(&f->engine);
 	if (!ask->answered) {
-		err = is_void(f, ask, q) ? -VB_EPEERGONE
-					 : f->t->control(f, ask->host, q, sizeof(*q));
+		err = is_void(f, ask, q) ? -VB_EPEERGONE : put(f, ask, q);
 		if (err == 0)
 			f->t->flush(f);
 	}

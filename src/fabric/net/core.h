@@ -35,8 +35,13 @@ enum net_control_kind {
 	/* what server 0's clock shows (control_ask: asked for, and in `bytes`). */
 	CONTROL_CLOCK,
 	CONTROL_TIME,
+	/* Of regions that come and go, questions of which control_answer brings the answer: */
+	CONTROL_HOLD,   /* as ASK, and it is held from then on, under the question's number */
+	CONTROL_LET_GO, /* what was held under the number in `bytes` */
+	CONTROL_TAKE,   /* by the peer in `bytes` (control_take) */
+	CONTROL_REMOVE, /* of the node the region with the id in `bytes` */
 };
-#define CONTROL_VERSION 1
+#define CONTROL_VERSION 2
 
 /* ASK; LIST: bytes is which one, the name empty; NUMBER, LIVES: no name. */
 struct control_ask {
@@ -48,6 +53,13 @@ struct control_ask {
 };
 _Static_assert(sizeof(struct control_ask) <= NET_CONTROL_MAX, "a question fits");
 
+/* The same head, for the name of a lock space's region. */
+struct control_take {
+	struct control_ask ask;
+	uint64_t was; /* who has it taken as the asker knows, and is dead */
+};
+_Static_assert(sizeof(struct control_take) <= NET_CONTROL_MAX, "it fits, too");
+
 struct control_answer {
 	uint8_t kind, version, fresh, pad;
 	uint32_t number;
@@ -58,13 +70,21 @@ struct control_answer {
 
 struct net_region_entry {
 	char name[NET_REGION_NAME];
-	uint64_t bytes, offset;
+	uint64_t bytes, offset, id;
+	vb_peer by; /* who removes it; VB_PEER_NONE: nobody */
 	uint32_t maker,
 		number; /* the host that made it (NET_NOBODY: it is gone), and with which question */
 };
 
+/* Somebody uses a region of node 0: `host` under that number of its own. */
+struct net_hold {
+	uint64_t id;
+	uint32_t host, number;
+};
+
 struct net_node {
 	unsigned used;
+	uint64_t made; /* regions so far: the last one's id */
 	struct net_region_entry region[NET_REGIONS];
 };
 
@@ -85,6 +105,7 @@ struct net_ask {
 	uint64_t patience_ns;  /* 0: core->answer_ns */
 	uint64_t unreached_ns; /* so long without a connection are enough; 0: patience_ns is */
 	uint64_t down_ns;      /* since when there has been none; 0: there is */
+	uint64_t was;          /* TAKE: goes with the question */
 	struct vb_region_info *named; /* NULL, or where one of the node's names goes; then */
 	uint32_t count;               /* how many names there are */
 	struct vb_batch batch;        /* its pending goes from 1 to 0: net_done's way to wake him */
@@ -126,6 +147,9 @@ struct net_core {
 	struct net_ep *clients[NET_CLIENTS_MAX]; /* by client number modulo; under the engine */
 	uint32_t next_client, open_clients;
 	struct net_node *node; /* [local_nodes]; under the engine */
+	struct net_hold
+		*hold; /* [n_holds], of room for holds_room; of who has node 0, under the engine */
+	unsigned n_holds, holds_room;
 	struct net_host *host; /* [hosts] */
 	bool news;             /* atomic: somebody is gone and not told */
 	struct vb_list asks;
@@ -165,6 +189,25 @@ int net_ask(struct net_fabric *f, const struct control_ask *question, struct net
 /* The same, of who has ask->thread already. */
 int net_ask_on_thread(struct net_fabric *f, const struct control_ask *question,
 		      struct net_ask *ask);
+
+/* ---- hold.c ---- */
+
+/* A question about regions that come and go, for this host, is answered; false: it is none. */
+bool net_hold_control(struct net_fabric *f, uint32_t from, const void *data, size_t bytes);
+/* What a host held nobody holds any more: it has ended. */
+void net_hold_drop(struct net_fabric *f, uint32_t host);
+
+/* ---- region.c ---- */
+
+/* A question about regions, or an answer to one of ours; false: it is none. */
+bool net_region_control(struct net_fabric *f, uint32_t from, const void *data, size_t bytes);
+/* The node's directory.  Engine held; says nothing, since it may be another host that asks. */
+int net_region_get(struct net_fabric *f, const struct control_ask *q, uint32_t from,
+		   struct net_region_entry **out, bool *fresh);
+/* Says why a question about a region has failed. */
+int net_region_say(struct net_fabric *f, int err, uint16_t node, const char *name, uint64_t bytes);
+/* 0; -EINVAL, said. */
+int net_region_check(const char *name, uint64_t bytes);
 
 /* ---- ep.c ---- */
 

@@ -163,9 +163,11 @@ static const char *compare(struct net_fabric *f, uint32_t host, const struct car
 	return NULL;
 }
 
-/* What the place has made stays, and is nobody's: to who has it next, nothing of it is fresh. */
+/* What the place has made stays, and is nobody's: to who has it next, nothing of it is fresh.  What it held is held
+ * no more. */
 static void disown(struct net_fabric *f, uint32_t host)
 {
+	net_hold_drop(f, host);
 	for (uint32_t n = 0; n < f->local_nodes; n++) {
 		struct net_node *d = &f->core->node[n];
 

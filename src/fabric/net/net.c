@@ -204,6 +204,7 @@ static void destroy(struct net_fabric *f)
 	if (f->core != NULL) {
 		free(f->core->host);
 		free(f->core->node);
+		free(f->core->hold);
 	}
 	free(f->core);
 	if (f->memory != NULL)

@@ -113,8 +113,9 @@ struct net_fabric {
 	uint8_t *
 		memory; /* [local_nodes * node_bytes], page aligned, zeroed, huge pages if possible */
 	size_t memory_bytes;
-	int fd;                  /* the transport's descriptor, -1: none */
-	bool coalesce;           /* set by the transport from its options */
+	int fd;        /* the transport's descriptor, -1: none */
+	bool coalesce; /* set by the transport from its options */
+	bool pinned;   /* set by the transport: the pages of `memory` are known to a card */
 	uint32_t verb_bytes_max; /* set by the transport: of one verb; longer ones are refused */
 	uint64_t spin_ns; /* set by the transport: see "Waiting"; 0: by the number of cores */
 	uint64_t wait_ns; /* set by the transport: how long a signalled verb may take before
@@ -141,6 +142,11 @@ int net_home(struct vb_fabric *f); /* see vb_home */
 int net_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	       bool *fresh);
 int net_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
+int net_region_hold(struct vb_fabric *f, const char *name, uint64_t bytes,
+		    struct vb_region_held *out, vb_peer *by);
+void net_region_let_go(struct vb_fabric *f, const struct vb_region_held *held);
+int net_region_take(struct vb_fabric *f, const char *name, vb_peer me, vb_peer *by);
+int net_region_remove(struct vb_fabric *f, uint16_t node, uint64_t id);
 void *net_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes); /* own nodes; else NULL */
 void net_stats(struct vb_fabric *f, struct vb_fabric_stats *out);
 uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns); /* the root's clock */
@@ -149,7 +155,9 @@ uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns); /* the root's clo
 	.close = net_close, .after_fork = net_after_fork, .ep_open = net_ep_open,                  \
 	.ep_close = net_ep_close, .post = net_post, .recv = net_recv,                              \
 	.peer_alive = net_peer_alive, .node_gone = net_node_gone, .region = net_region,            \
-	.regions = net_regions, .local = net_local, .stats = net_stats,                            \
+	.regions = net_regions, .region_hold = net_region_hold,                                    \
+	.region_let_go = net_region_let_go, .region_take = net_region_take,                        \
+	.region_remove = net_region_remove, .local = net_local, .stats = net_stats,                \
 	.common_now = net_common_now, .home = net_home, .cut_off = net_ep_cut_off
 
 /* ---- for the transports ---- */

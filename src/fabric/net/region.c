@@ -19,9 +19,6 @@
 
 #include "base/log.h"
 #include "fabric/net/core.h"
-#include "fabric/net/elastic.h"
-
-#define MEANINGLESS_AGAIN_NS 10000000000ull
 
 _Static_assert(sizeof(struct control_answer) <= NET_CONTROL_MAX, "an answer fits");
 
@@ -30,7 +27,7 @@ struct control_named {
 	uint32_t number;
 	int32_t err;
 	uint32_t count;
-	uint64_t bytes;
+	uint64_t bytes, id;
 	char name[NET_REGION_NAME];
 };
 _Static_assert(sizeof(struct control_named) <= NET_CONTROL_MAX, "a name fits");
@@ -38,33 +35,34 @@ _Static_assert(sizeof(((struct vb_region_info *)0)->name) >= NET_REGION_NAME, "h
 _Static_assert(sizeof(struct control_named) != sizeof(struct control_ask),
 	       "what comes is told apart by its size, too");
 
-/* The node's directory.  Engine held; says nothing, since it may be another host that asks. */
-static int find_or_make(struct net_fabric *f, const struct control_ask *q, uint32_t from,
-			uint64_t *offset, bool *fresh)
+int net_region_get(struct net_fabric *f, const struct control_ask *q, uint32_t from,
+		   struct net_region_entry **out, bool *fresh)
 {
 	struct net_node *d = &f->core->node[q->node / f->hosts];
-	uint64_t bytes = q->bytes;
-	uint64_t at = NET_REGION_START;
+	struct vb_span spans[NET_REGIONS];
 	struct net_region_entry *r;
+	uint64_t at;
 
 	for (unsigned i = 0; i < d->used; i++) {
 		r = &d->region[i];
 		if (strcmp(r->name, q->name) == 0) {
-			*offset = r->offset;
+			*out = r;
 			*fresh = r->maker == from && r->number == q->number;
-			return r->bytes == bytes ? 0 : -EINVAL;
+			return r->bytes == q->bytes ? 0 : -EINVAL;
 		}
-		at = (r->offset + r->bytes + 63) & ~63ull;
+		spans[i] = (struct vb_span){.at = r->offset, .bytes = r->bytes};
 	}
-	if (d->used == NET_REGIONS || at > f->f.node_bytes || bytes > f->f.node_bytes - at)
+	at = vb_span_fit(spans, d->used, NET_REGION_START, q->bytes);
+	if (d->used == NET_REGIONS || at > f->f.node_bytes || q->bytes > f->f.node_bytes - at)
 		return -ENOSPC;
 	r = &d->region[d->used++];
+	*r = (struct net_region_entry){.maker = from,
+				       .number = q->number,
+				       .bytes = q->bytes,
+				       .offset = at,
+				       .id = ++d->made};
 	snprintf(r->name, sizeof(r->name), "%s", q->name);
-	r->maker = from;
-	r->number = q->number;
-	r->bytes = bytes;
-	r->offset = at;
-	*offset = at;
+	*out = r;
 	*fresh = true;
 	return 0;
 }
@@ -75,13 +73,16 @@ static void asked(struct net_fabric *f, uint32_t from, const struct control_ask 
 {
 	struct control_answer a = {
 		.kind = CONTROL_ANSWER, .version = CONTROL_VERSION, .number = q->number};
+	struct net_region_entry *r = NULL;
 	bool fresh = false;
 
 	if (q->node >= f->f.nodes || net_host_of_node(f, q->node) != f->host || q->bytes == 0 ||
 	    q->name[0] == '\0' || memchr(q->name, '\0', sizeof(q->name)) == NULL)
 		a.err = -EPROTO;
 	else
-		a.err = find_or_make(f, q, from, &a.offset, &fresh);
+		a.err = net_region_get(f, q, from, &r, &fresh);
+	if (r != NULL)
+		a.offset = r->offset;
 	a.fresh = fresh;
 	/* For want of room: it will ask again. */
 	(void)f->t->control(f, from, &a, sizeof(a));
@@ -100,6 +101,7 @@ static void listed(struct net_fabric *f, uint32_t from, const struct control_ask
 		a.count = d->used;
 		if (q->bytes < d->used) {
 			a.bytes = d->region[q->bytes].bytes;
+			a.id = d->region[q->bytes].id;
 			memcpy(a.name, d->region[q->bytes].name, sizeof(a.name));
 		}
 	}
@@ -146,52 +148,40 @@ static void named(struct net_fabric *f, uint32_t from, const struct control_name
 	if (sane) {
 		ask->count = a->count;
 		ask->named->bytes = a->bytes;
+		ask->named->id = a->id;
 		memcpy(ask->named->name, a->name, sizeof(a->name));
 	}
 	ask_ends(f, ask, a->err != 0 || sane ? a->err : -EPROTO);
 }
 
-/* A line in ten seconds at most: whoever sends one may send many. */
-static void means_nothing(struct net_fabric *f, uint32_t from_host, size_t bytes)
-{
-	uint64_t now = vb_clock_gettime_ns();
-
-	f->core->meaningless++;
-	if (now < f->core->meaningless_again_ns)
-		return;
-	f->core->meaningless_again_ns = now + MEANINGLESS_AGAIN_NS;
-	vb_warn("process %u sent a control message of %zu bytes that means nothing; dropped, the "
-		"%" PRIu64 "th such",
-		from_host, bytes, f->core->meaningless);
-}
-
-void net_control_came(struct net_fabric *f, uint32_t from_host, const void *data, size_t bytes)
+bool net_region_control(struct net_fabric *f, uint32_t from_host, const void *data, size_t bytes)
 {
 	const uint8_t *head = data;
 	struct control_answer a;
 	struct control_named n;
 	struct control_ask q;
 
-	if (bytes == sizeof(q) && head[0] == CONTROL_ASK && head[1] == CONTROL_VERSION) {
+	if (bytes == sizeof(q) && head[0] == CONTROL_ASK) {
 		memcpy(&q, data, sizeof(q));
 		asked(f, from_host, &q);
-	} else if (bytes == sizeof(q) && head[0] == CONTROL_LIST && head[1] == CONTROL_VERSION) {
+	} else if (bytes == sizeof(q) && head[0] == CONTROL_LIST) {
 		memcpy(&q, data, sizeof(q));
 		listed(f, from_host, &q);
-	} else if (bytes == sizeof(n) && head[0] == CONTROL_NAMED && head[1] == CONTROL_VERSION) {
+	} else if (bytes == sizeof(n) && head[0] == CONTROL_NAMED) {
 		memcpy(&n, data, sizeof(n));
 		named(f, from_host, &n);
-	} else if (bytes == sizeof(a) && head[0] == CONTROL_ANSWER && head[1] == CONTROL_VERSION) {
+	} else if (bytes == sizeof(a) && head[0] == CONTROL_ANSWER) {
 		memcpy(&a, data, sizeof(a));
 		answered(f, from_host, &a);
-	} else if (f->elastic == NULL || !net_elastic_control(f, from_host, data, bytes)) {
-		means_nothing(f, from_host, bytes);
+	} else {
+		return false;
 	}
+	return true;
 }
 
 /* ---- the asker's side ---- */
 
-static int say(struct net_fabric *f, int err, uint16_t node, const char *name, uint64_t bytes)
+int net_region_say(struct net_fabric *f, int err, uint16_t node, const char *name, uint64_t bytes)
 {
 	uint32_t host = net_host_of_node(f, node);
 
@@ -225,6 +215,16 @@ static int say(struct net_fabric *f, int err, uint16_t node, const char *name, u
 	}
 }
 
+int net_region_check(const char *name, uint64_t bytes)
+{
+	if (*name != '\0' && strlen(name) < NET_REGION_NAME && bytes != 0)
+		return 0;
+	return vb_fail(-EINVAL,
+		       "region '%.60s' of %" PRIu64
+		       " bytes: a name of 1 to %d characters and a size are needed",
+		       name, bytes, NET_REGION_NAME - 1);
+}
+
 int net_region(struct vb_fabric *fabric, uint16_t node, const char *name, uint64_t bytes,
 	       vb_addr *out, bool *fresh)
 {
@@ -232,18 +232,17 @@ int net_region(struct vb_fabric *fabric, uint16_t node, const char *name, uint64
 	struct control_ask q = {
 		.kind = CONTROL_ASK, .version = CONTROL_VERSION, .node = node, .bytes = bytes};
 	struct net_ask ask = {.host = net_host_of_node(f, node)};
-	int err;
+	struct net_region_entry *r = NULL;
+	int err = net_region_check(name, bytes);
 
-	if (*name == '\0' || strlen(name) >= NET_REGION_NAME || bytes == 0)
-		return vb_fail(-EINVAL,
-			       "region '%.60s' of %" PRIu64
-			       " bytes: a name of 1 to %d characters and a size are needed",
-			       name, bytes, NET_REGION_NAME - 1);
+	if (err != 0)
+		return err;
 	memcpy(q.name, name, strlen(name));
 	if (ask.host == f->host) {
 		pthread_mutex_lock(&f->engine);
 		q.number = ++f->core->next_ask;
-		err = find_or_make(f, &q, f->host, &ask.offset, &ask.fresh);
+		err = net_region_get(f, &q, f->host, &r, &ask.fresh);
+		ask.offset = r != NULL ? r->offset : 0;
 		pthread_mutex_unlock(&f->engine);
 	} else {
 		err = net_thread_get(f, &ask.thread);
@@ -260,7 +259,7 @@ int net_region(struct vb_fabric *fabric, uint16_t node, const char *name, uint64
 					     (err == 0 && bytes > fabric->node_bytes - ask.offset)))
 		err = -EPROTO;
 	if (err != 0 && err != -EEXIST)
-		return say(f, err, node, name, bytes);
+		return net_region_say(f, err, node, name, bytes);
 	*out = vb_addr_make(node, ask.offset);
 	*fresh = ask.fresh;
 	return err;
@@ -279,6 +278,7 @@ static int regions_here(struct net_fabric *f, uint16_t node, struct vb_region_in
 	for (unsigned i = 0; i < used && i < room; i++) {
 		memcpy(out[i].name, d->region[i].name, sizeof(d->region[i].name));
 		out[i].bytes = d->region[i].bytes;
+		out[i].id = d->region[i].id;
 	}
 	pthread_mutex_unlock(&f->engine);
 	return (int)used;
@@ -304,7 +304,7 @@ static int regions_there(struct net_fabric *f, uint16_t node, struct vb_region_i
 			out[q.bytes] = one;
 	} while (err == 0 && ++q.bytes < ask.count && q.bytes < room);
 	net_thread_put(ask.thread);
-	return err != 0 ? say(f, err, node, "(all)", 0) : (int)ask.count;
+	return err != 0 ? net_region_say(f, err, node, "(all)", 0) : (int)ask.count;
 }
 
 int net_regions(struct vb_fabric *fabric, uint16_t node, struct vb_region_info *out, unsigned room)

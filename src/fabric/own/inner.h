@@ -4,6 +4,7 @@
  *
  *	own.c       what is provided, checked; opening and closing
  *	region.c    named regions, in the lent memory itself
+ *	hold.c      those of them that come and go
  *	ep.c        opening and closing endpoints
  *	post.c      verbs -> pieces
  *	wait.c      how a thread that has such endpoints waits
@@ -169,5 +170,63 @@ int own_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t by
 int own_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		    vb_addr *out);
 int own_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
+
+#define OWN_ENTRY       128u
+#define OWN_ENTRIES     128u /* entry 0's place is the header's */
+#define OWN_REGION_NAME 80u
+#define OWN_GONE        UINT64_MAX  /* own_entry.by: its memory is nobody's, and zeros */
+#define OWN_HOLDS       "own.holds" /* the region of hold.c; not listed */
+
+struct own_entry {
+	char name[OWN_REGION_NAME];
+	uint64_t bytes, offset, before;
+	vb_peer by;
+	uint64_t unused[2];
+};
+_Static_assert(sizeof(struct own_entry) == OWN_ENTRY, "an entry fills its place");
+
+/* What is being looked for, and what has been found; the fabric's lock is held. */
+struct own_search {
+	struct own_raw *raw;
+	uint16_t node;
+	uint64_t node_bytes;
+	const char *name;
+	uint64_t bytes;
+	uint64_t head;  /* entries from here to `seen` have been looked at */
+	uint64_t found; /* the number of the one with the name */
+	/* Those that have not gone, newest first. */
+	unsigned n;
+	struct vb_span span[OWN_ENTRIES];
+	uint64_t number[OWN_ENTRIES];
+	struct own_entry *all; /* NULL, or [OWN_ENTRIES] for all that they say */
+};
+
+static inline struct own_search own_search(struct own_fabric *f, uint16_t node, const char *name,
+					   uint64_t bytes)
+{
+	return (struct own_search){.raw = &f->control,
+				   .node = node,
+				   .node_bytes = f->f.node_bytes,
+				   .name = name,
+				   .bytes = bytes};
+}
+
+int own_region_check(const char *name, uint64_t bytes);
+/* 0, and *e has the name; -ENOENT, not said. */
+int own_find(struct own_search *s, struct own_entry *e);
+/* 0, whatever the size is. */
+int own_find_or_make(struct own_search *s, struct own_entry *e, bool *fresh);
+int own_word(struct own_search *s, enum vb_provider_op op, uint64_t offset, uint64_t compare,
+	     uint64_t value, uint64_t *old);
+int own_entry_move(struct own_search *s, enum vb_provider_op op, uint64_t number,
+		   struct own_entry *e);
+
+/* ---- hold.c ---- */
+
+int own_region_hold(struct vb_fabric *f, const char *name, uint64_t bytes,
+		    struct vb_region_held *out, vb_peer *by);
+void own_region_let_go(struct vb_fabric *f, const struct vb_region_held *held);
+int own_region_take(struct vb_fabric *f, const char *name, vb_peer me, vb_peer *by);
+int own_region_remove(struct vb_fabric *f, uint16_t node, uint64_t id);
 
 #endif

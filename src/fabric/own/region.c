@@ -12,13 +12,19 @@
  *	         |      +-- the newest entry in force; 0: there is none
  *	         +--------- entries given out so far
  *
- *	entry:  name (80) | bytes | offset | the entry before it, 0: none | unused
+ *	entry:  name (80) | bytes | offset | the entry before it, 0: none | by | unused
+ *
+ * `by` is 0 for a region that is in force, who removes it, or OWN_GONE when it has been removed (hold.c).
  *
  * Who wants a region looks from `head` for its name.  If it is not there, it draws an entry that is its alone by
  * FAA on `next`, fills it in as the one before which `head` stands, and puts it in force by a CAS of `head`.  A CAS
- * that fails shows entries that are newer: it looks through those, and fills its own in again.  Entries in force
- * never change, so a reader needs no lock; who dies has at most lost an entry that nobody sees.  If a CAS's answer
- * is lost, its entry is not touched any more, for the CAS may still land.
+ * that fails shows entries that are newer: it looks through those, and fills its own in again.  Of an entry that has
+ * been in force nothing but `by` ever changes, so a reader needs no lock; who dies has at most lost an entry that
+ * nobody sees.  If a CAS's answer is lost, its entry is not touched any more, for the CAS may still land.
+ *
+ * A region lies in the lowest gap between those that have not gone.  Nobody else can be given the same one: that
+ * takes an entry that is newer than `head`, and the CAS of `head` fails.  A region that goes meanwhile leaves room that
+ * is not used yet.  The entry itself is never another's: a node has 127 for its life.
  *
  * Cost: for each entry looked at a READ; for a region that is made 3 verbs more.  Opening a space is the
  * only time.
@@ -32,33 +38,15 @@
 #define MAGIC      0x31306e776f6276ull /* "vbown01" */
 #define AT_NEXT    8ull
 #define AT_HEAD    16ull
-#define ENTRY      128u
-#define ENTRIES    128u /* entry 0's place is the header's */
+#define ENTRY      OWN_ENTRY
+#define ENTRIES    OWN_ENTRIES
 #define START      (ENTRY * ENTRIES)
-#define NAME_BYTES 80u
+#define NAME_BYTES OWN_REGION_NAME
 
-struct entry {
-	char name[NAME_BYTES];
-	uint64_t bytes, offset, before;
-	uint64_t unused[3];
-};
-_Static_assert(sizeof(struct entry) == ENTRY, "an entry fills its place");
 _Static_assert(START < OWN_NODE_LEAST, "a node has room for more than its directory");
 
-/* What is being looked for, and what has been found; the fabric's lock is held. */
-struct search {
-	struct own_raw *raw;
-	uint16_t node;
-	uint64_t node_bytes;
-	const char *name;
-	uint64_t head;     /* entries from here to `seen` have been looked at */
-	uint64_t end;      /* the first byte that no entry in force has */
-	struct entry *all; /* NULL, or where all that are looked at go, newest first */
-	unsigned n_all;
-};
-
-static int word(struct search *s, enum vb_provider_op op, uint64_t offset, uint64_t compare,
-		uint64_t value, uint64_t *old)
+int own_word(struct own_search *s, enum vb_provider_op op, uint64_t offset, uint64_t compare,
+	     uint64_t value, uint64_t *old)
 {
 	struct vb_provider_verb v = {.op = op,
 				     .node = s->node,
@@ -73,7 +61,8 @@ static int word(struct search *s, enum vb_provider_op op, uint64_t offset, uint6
 	return err;
 }
 
-static int entry_move(struct search *s, enum vb_provider_op op, uint64_t number, struct entry *e)
+int own_entry_move(struct own_search *s, enum vb_provider_op op, uint64_t number,
+		   struct own_entry *e)
 {
 	struct vb_provider_verb v = {
 		.op = op, .node = s->node, .offset = number * ENTRY, .bytes = ENTRY};
@@ -87,7 +76,7 @@ static int entry_move(struct search *s, enum vb_provider_op op, uint64_t number,
 	return err;
 }
 
-static int not_ours(const struct search *s, const char *what, uint64_t number)
+static int not_ours(const struct own_search *s, const char *what, uint64_t number)
 {
 	return vb_fail(-EPROTO,
 		       "the memory that '%s' lends of node %u has %s (%#" PRIx64
@@ -95,7 +84,7 @@ static int not_ours(const struct search *s, const char *what, uint64_t number)
 		       s->raw->p->name, s->node, what, number);
 }
 
-static bool is_sane(const struct search *s, const struct entry *e, uint64_t number)
+static bool is_sane(const struct own_search *s, const struct own_entry *e, uint64_t number)
 {
 	return e->before < ENTRIES && e->before != number &&
 	       memchr(e->name, '\0', NAME_BYTES) != NULL && e->offset >= START &&
@@ -104,27 +93,29 @@ static bool is_sane(const struct search *s, const struct entry *e, uint64_t numb
 }
 
 /* Looks at the entries from `head` back to `seen`: 0, and *found has its name; -ENOENT. */
-static int walk(struct search *s, uint64_t head, uint64_t seen, struct entry *found)
+static int walk(struct own_search *s, uint64_t head, uint64_t seen, struct own_entry *found)
 {
-	struct entry e;
+	struct own_entry e;
 	int err;
 
 	if (head >= ENTRIES)
 		return not_ours(s, "no entry", head);
 	s->head = head;
 	for (unsigned i = 0; head != seen; i++) {
-		err = entry_move(s, VB_PROVIDER_READ, head, &e);
+		err = own_entry_move(s, VB_PROVIDER_READ, head, &e);
 		if (err != 0)
 			return err;
-		if (i == ENTRIES || !is_sane(s, &e, head))
+		if (i == ENTRIES || s->n == ENTRIES || !is_sane(s, &e, head))
 			return not_ours(s, "what is no entry", head);
-		if (i == 0)
-			s->end = (e.offset + e.bytes + VB_CACHELINE - 1) &
-				 ~(uint64_t)(VB_CACHELINE - 1);
-		if (s->all != NULL)
-			s->all[s->n_all++] = e;
-		if (strcmp(e.name, s->name) == 0) {
+		if (e.by != OWN_GONE) {
+			s->span[s->n] = (struct vb_span){.at = e.offset, .bytes = e.bytes};
+			s->number[s->n++] = head;
+		}
+		if (s->all != NULL && e.by != OWN_GONE)
+			s->all[s->n - 1] = e;
+		if (e.by != OWN_GONE && strcmp(e.name, s->name) == 0) {
 			*found = e;
+			s->found = head;
 			return 0;
 		}
 		head = e.before;
@@ -132,92 +123,105 @@ static int walk(struct search *s, uint64_t head, uint64_t seen, struct entry *fo
 	return -ENOENT;
 }
 
-static int begin(struct search *s)
+static int begin(struct own_search *s)
 {
 	uint64_t old = 0;
-	int err = word(s, VB_PROVIDER_CAS, 0, 0, MAGIC, &old);
+	int err = own_word(s, VB_PROVIDER_CAS, 0, 0, MAGIC, &old);
 
 	if (err == 0 && old != 0 && old != MAGIC)
 		return not_ours(s, "another beginning", old);
 	return err;
 }
 
-static int find(struct search *s, struct entry *found)
+int own_find(struct own_search *s, struct own_entry *found)
 {
 	uint64_t head = 0;
 	int err = begin(s);
 
-	s->end = START;
+	s->n = 0;
 	if (err == 0)
-		err = word(s, VB_PROVIDER_READ, AT_HEAD, 0, 0, &head);
+		err = own_word(s, VB_PROVIDER_READ, AT_HEAD, 0, 0, &head);
 	return err != 0 ? err : walk(s, head, 0, found);
 }
 
-static int full(const struct search *s, const char *why)
+static int full(const struct own_search *s, const char *why)
 {
 	return vb_fail(-ENOSPC, "region '%s' does not fit in what '%s' lends of node %u: %s",
 		       s->name, s->raw->p->name, s->node, why);
 }
 
-/* Puts a new entry in force, or finds another's of that name: 0 and *fresh. */
-static int make(struct search *s, uint64_t bytes, struct entry *e, bool *fresh)
+/* Fills in an entry that is ours alone, and puts it in force; -EEXIST: there are newer ones, from *head on. */
+static int put(struct own_search *s, uint64_t mine, struct own_entry *e, uint64_t *head)
 {
-	uint64_t mine, old, seen;
-	int err = word(s, VB_PROVIDER_FAA, AT_NEXT, 0, 1, &mine);
+	uint64_t at = vb_span_fit(s->span, s->n, START, s->bytes);
+	int err;
+
+	*e = (struct own_entry){.bytes = s->bytes, .offset = at, .before = s->head};
+	snprintf(e->name, sizeof(e->name), "%s", s->name);
+	if (at > s->node_bytes || s->bytes > s->node_bytes - at)
+		return full(s, "lend more (node_bytes)");
+	err = own_entry_move(s, VB_PROVIDER_WRITE, mine, e);
+	if (err == 0)
+		err = own_word(s, VB_PROVIDER_CAS, AT_HEAD, s->head, mine, head);
+	return err != 0 || *head == s->head ? err : -EEXIST;
+}
+
+/* Puts a new entry in force, or finds another's of that name: 0 and *fresh. */
+static int make(struct own_search *s, struct own_entry *e, bool *fresh)
+{
+	uint64_t mine, head = 0, seen;
+	int err = own_word(s, VB_PROVIDER_FAA, AT_NEXT, 0, 1, &mine);
 
 	if (err != 0)
 		return err;
 	if (++mine >= ENTRIES)
 		return full(s, "its directory is full");
-	for (;;) {
-		*e = (struct entry){.bytes = bytes, .offset = s->end, .before = s->head};
-		snprintf(e->name, sizeof(e->name), "%s", s->name);
-		if (s->end > s->node_bytes || bytes > s->node_bytes - s->end)
-			return full(s, "lend more (node_bytes)");
-		err = entry_move(s, VB_PROVIDER_WRITE, mine, e);
-		if (err == 0)
-			err = word(s, VB_PROVIDER_CAS, AT_HEAD, s->head, mine, &old);
-		if (err != 0)
-			return err;
-		*fresh = old == s->head;
-		if (*fresh)
-			return 0;
+	while ((err = put(s, mine, e, &head)) == -EEXIST) {
 		seen = s->head;
-		err = walk(s, old, seen, e);
+		err = walk(s, head, seen, e);
 		if (err != -ENOENT)
 			return err;
 	}
+	*fresh = err == 0;
+	s->found = mine;
+	return err;
 }
 
-static int search(struct own_fabric *f, uint16_t node, const char *name, uint64_t bytes,
-		  struct entry *e, bool *fresh)
+int own_region_check(const char *name, uint64_t bytes)
 {
-	struct search s = {
-		.raw = &f->control, .node = node, .node_bytes = f->f.node_bytes, .name = name};
-	int err;
+	if (*name != '\0' && strlen(name) < NAME_BYTES && bytes != 0)
+		return 0;
+	return vb_fail(-EINVAL,
+		       "region '%.60s' of %" PRIu64
+		       " bytes: a name of 1 to %u characters and a size are needed",
+		       name, bytes, NAME_BYTES - 1);
+}
+
+int own_find_or_make(struct own_search *s, struct own_entry *e, bool *fresh)
+{
+	int err = own_find(s, e);
 
 	*fresh = false;
-	if (*name == '\0' || strlen(name) >= NAME_BYTES || bytes == 0)
-		return vb_fail(-EINVAL,
-			       "region '%.60s' of %" PRIu64
-			       " bytes: a name of 1 to %u characters and a size are needed",
-			       name, bytes, NAME_BYTES - 1);
-	pthread_mutex_lock(&f->opening);
-	err = find(&s, e);
-	if (err == -ENOENT)
-		err = make(&s, bytes, e, fresh);
-	pthread_mutex_unlock(&f->opening);
-	return err;
+	return err == -ENOENT ? make(s, e, fresh) : err;
 }
 
 int own_region(struct vb_fabric *fabric, uint16_t node, const char *name, uint64_t bytes,
 	       vb_addr *out, bool *fresh)
 {
-	struct entry e;
-	int err = search(own_of(fabric), node, name, bytes, &e, fresh);
+	struct own_fabric *f = own_of(fabric);
+	struct own_search s = own_search(f, node, name, bytes);
+	struct own_entry e;
+	bool made;
+	int err = own_region_check(name, bytes);
 
 	if (err != 0)
 		return err;
+	pthread_mutex_lock(&f->opening);
+	err = own_find_or_make(&s, &e, &made);
+	pthread_mutex_unlock(&f->opening);
+	if (err != 0)
+		return err;
+	*fresh = made;
 	*out = vb_addr_make(node, e.offset);
 	return e.bytes == bytes ? 0 : -EEXIST;
 }
@@ -226,13 +230,12 @@ int own_region_find(struct vb_fabric *fabric, uint16_t node, const char *name, u
 		    vb_addr *out)
 {
 	struct own_fabric *f = own_of(fabric);
-	struct search s = {
-		.raw = &f->control, .node = node, .node_bytes = f->f.node_bytes, .name = name};
-	struct entry e;
+	struct own_search s = own_search(f, node, name, bytes);
+	struct own_entry e;
 	int err;
 
 	pthread_mutex_lock(&f->opening);
-	err = find(&s, &e);
+	err = own_find(&s, &e);
 	pthread_mutex_unlock(&f->opening);
 	if (err != 0)
 		return err;
@@ -249,23 +252,29 @@ int own_regions(struct vb_fabric *fabric, uint16_t node, struct vb_region_info *
 {
 	struct own_fabric *f = own_of(fabric);
 	/* No entry has the name. */
-	struct search s = {
-		.raw = &f->control, .node = node, .node_bytes = f->f.node_bytes, .name = ""};
-	struct entry found;
+	struct own_search s = own_search(f, node, "", 0);
+	struct own_entry found;
+	unsigned n = 0;
 	int err;
 
 	s.all = calloc(ENTRIES, sizeof(*s.all));
 	if (s.all == NULL)
 		return vb_fail(-ENOMEM, "no memory for a list of regions");
 	pthread_mutex_lock(&f->opening);
-	err = find(&s, &found);
+	err = own_find(&s, &found);
 	pthread_mutex_unlock(&f->opening);
-	for (unsigned i = 0; err == -ENOENT && i < s.n_all && i < room; i++) {
-		const struct entry *e = &s.all[s.n_all - 1 - i];
+	while (err == -ENOENT && s.n > 0) {
+		const struct own_entry *e = &s.all[--s.n];
 
-		snprintf(out[i].name, sizeof(out[i].name), "%s", e->name);
-		out[i].bytes = e->bytes;
+		if (strcmp(e->name, OWN_HOLDS) == 0)
+			continue;
+		if (n < room) {
+			snprintf(out[n].name, sizeof(out[n].name), "%s", e->name);
+			out[n].bytes = e->bytes;
+			out[n].id = s.number[s.n];
+		}
+		n++;
 	}
 	free(s.all);
-	return err == -ENOENT ? (int)s.n_all : err;
+	return err == -ENOENT ? (int)n : err;
 }

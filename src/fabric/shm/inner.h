@@ -19,7 +19,7 @@
 #include "fabric/shm/shm.h"
 
 #define SHM_MAGIC       0x6d68732d626576ull /* "veb-shm" */
-#define SHM_VERSION     3
+#define SHM_VERSION     4
 #define SHM_REGIONS     32
 #define SHM_REGION_NAME 48
 
@@ -29,14 +29,17 @@
  */
 typedef uint64_t shm_process;
 
+/* `bytes` is the store that makes a region count, and not count any more (0). */
 struct shm_region {
 	char name[SHM_REGION_NAME];
-	uint64_t bytes, offset;
+	uint64_t bytes, offset, id;
+	vb_peer by; /* who removes it; VB_PEER_NONE: nobody */
 };
 
-/* A node's directory.  `used` is the store that makes a new region count. */
+/* A node's directory: `used` entries have been regions at some time. */
 struct shm_node {
 	uint32_t used;
+	uint64_t made; /* regions so far: the last one's id */
 	struct shm_region region[SHM_REGIONS];
 };
 
@@ -81,6 +84,7 @@ struct shm_slot {
 	uint64_t state;
 	uint8_t body[SHM_MSG_BODY];
 };
+_Static_assert(SHM_REGIONS <= 32, "a bit of shm_fabric.held for each");
 _Static_assert(sizeof(struct shm_slot) == VB_CACHELINE, "a slot fills one cache line");
 _Static_assert(offsetof(struct vb_msg, from) == 0, "the state replaces `from`");
 
@@ -100,8 +104,10 @@ struct shm_header {
 	struct vb_clock clock; /* the creator's: attachers adopt it, so that times compare */
 	uint64_t total_bytes, node_bytes, stride, seed;
 	uint32_t nodes, endpoints, ring_bits, slot_bits;
-	uint64_t directories_at, endpoints_at, workers_at, rings_at, memory_at, users_at, mail_at;
+	uint64_t directories_at, endpoints_at, workers_at, rings_at, memory_at, users_at, mail_at,
+		held_at;
 	pthread_mutex_t mutex;
+	uint32_t held_unlisted;                 /* as shm_fabric.held, of users without a place */
 	uint32_t next_endpoint;                 /* where the search for a free one begins */
 	uint32_t workers_active VB_ALIGNED(64); /* workers that are claimed */
 	uint32_t workers_asleep; /* those of them whose bell says so; off by one for each killed in
@@ -125,7 +131,9 @@ struct shm_fabric {
 	struct shm_endpoint *endpoints;
 	struct shm_worker *workers;
 	shm_process *users;
-	uint64_t *mail; /* a bit of each endpoint */
+	uint32_t *held; /* of each user: a bit of each region of node 0 that he holds */
+	uint32_t holds[SHM_REGIONS]; /* how often this process does; under the mutex */
+	uint64_t *mail;              /* a bit of each endpoint */
 	struct shm_slot *rings;
 };
 
@@ -174,7 +182,8 @@ static inline struct shm_slot *shm_ring(const struct shm_fabric *f, uint32_t slo
 struct shm_layout {
 	uint64_t total_bytes, stride;
 	uint32_t ring_bits, slot_bits;
-	uint64_t directories_at, endpoints_at, workers_at, rings_at, memory_at, users_at, mail_at;
+	uint64_t directories_at, endpoints_at, workers_at, rings_at, memory_at, users_at, mail_at,
+		held_at;
 };
 void shm_lay_out(const struct vb_fabric_params *p, uint32_t ring_bits, struct shm_layout *l);
 int shm_header_init(struct shm_header *h, const struct vb_fabric_params *p,
@@ -233,11 +242,19 @@ struct shm_endpoint *shm_endpoint_find(struct shm_fabric *f, vb_peer peer, uint3
 void shm_endpoint_bury(struct shm_endpoint *e, uint64_t word);
 uint64_t shm_peer_word(const struct shm_fabric *f, vb_peer peer, uint32_t *slot);
 bool shm_sender_dead(struct shm_fabric *f, vb_peer sender);
+
+/* region.c */
 int shm_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		    vb_addr *out);
 int shm_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
 int shm_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	       bool *fresh);
+int shm_region_hold(struct vb_fabric *f, const char *name, uint64_t bytes,
+		    struct vb_region_held *out, vb_peer *by);
+int shm_region_hold_again(struct vb_fabric *f, const char *name, struct vb_region_held *held);
+void shm_region_let_go(struct vb_fabric *f, const struct vb_region_held *held);
+int shm_region_take(struct vb_fabric *f, const char *name, vb_peer me, vb_peer *by);
+int shm_region_remove(struct vb_fabric *f, uint16_t node, uint64_t id);
 
 /* worker.c */
 void shm_ring_bell(struct shm_fabric *f, uint32_t worker);

@@ -41,6 +41,8 @@ void shm_lay_out(const struct vb_fabric_params *p, uint32_t ring_bits, struct sh
 	at = round_up(at + (uint64_t)p->endpoints * sizeof(struct shm_worker), 4096);
 	l->users_at = at;
 	at = round_up(at + (uint64_t)p->endpoints * sizeof(shm_process), 4096);
+	l->held_at = at;
+	at = round_up(at + (uint64_t)p->endpoints * sizeof(uint32_t), 4096);
 	l->mail_at = at;
 	at = round_up(at + (p->endpoints + 63u) / 64 * sizeof(uint64_t), 4096);
 	l->rings_at = at;
@@ -85,6 +87,7 @@ int shm_header_init(struct shm_header *h, const struct vb_fabric_params *p,
 	h->endpoints_at = l->endpoints_at;
 	h->workers_at = l->workers_at;
 	h->users_at = l->users_at;
+	h->held_at = l->held_at;
 	h->mail_at = l->mail_at;
 	h->rings_at = l->rings_at;
 	h->memory_at = l->memory_at;
@@ -184,6 +187,7 @@ static int check_places(const struct shm_header *h, uint64_t file_bytes, char *w
 		{"endpoints_at", h->endpoints_at, l.endpoints_at},
 		{"workers_at", h->workers_at, l.workers_at},
 		{"users_at", h->users_at, l.users_at},
+		{"held_at", h->held_at, l.held_at},
 		{"mail_at", h->mail_at, l.mail_at},
 		{"rings_at", h->rings_at, l.rings_at},
 		{"memory_at", h->memory_at, l.memory_at},

@@ -36,7 +36,8 @@
 /* ---- users ---- */
 
 /* Without the table's mutex: who looks at the users of a name has no mapping yet.  A place is free,
- * or a dead process's, whose name cannot come again. */
+ * or a dead process's, whose name cannot come again; what the dead one held seems to be held until
+ * it is wiped, which keeps a region for a moment longer. */
 void shm_user_join(struct shm_fabric *f)
 {
 	if (f->user != SHM_NO_USER && f->users[f->user] == shm_self())
@@ -50,6 +51,7 @@ void shm_user_join(struct shm_fabric *f)
 		if (__atomic_compare_exchange_n(&f->users[i], &was, shm_self(), false,
 						__ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
 			f->user = i;
+			__atomic_store_n(&f->held[i], 0, __ATOMIC_SEQ_CST);
 			return;
 		}
 	}
@@ -61,6 +63,8 @@ void shm_user_leave(struct shm_fabric *f)
 	shm_process self = shm_self();
 
 	/* A forked child that nobody told has its parent's place, and leaves it alone. */
+	if (f->user != SHM_NO_USER && f->users[f->user] == self)
+		__atomic_store_n(&f->held[f->user], 0, __ATOMIC_SEQ_CST);
 	if (f->user != SHM_NO_USER)
 		__atomic_compare_exchange_n(&f->users[f->user], &self, 0, false, __ATOMIC_SEQ_CST,
 					    __ATOMIC_RELAXED);

@@ -129,6 +129,7 @@ static int settle(struct shm_fabric *f)
 	f->endpoints = (struct shm_endpoint *)(start + h->endpoints_at);
 	f->workers = (struct shm_worker *)(start + h->workers_at);
 	f->users = (shm_process *)(start + h->users_at);
+	f->held = (uint32_t *)(start + h->held_at);
 	f->mail = (uint64_t *)(start + h->mail_at);
 	f->rings = (struct shm_slot *)(start + h->rings_at);
 	f->f.nodes = (uint16_t)h->nodes;
@@ -464,9 +465,10 @@ int shm_segment_attach_or_create(const struct vb_fabric_params *p, const struct 
 	return fail_restless(f->path);
 }
 
-/* A forked child shares its parent's lock; what it adds is its name. */
+/* A forked child shares its parent's lock; what it adds is its name.  What its parent holds it does not yet. */
 void shm_segment_after_fork(struct shm_fabric *f)
 {
+	memset(f->holds, 0, sizeof(f->holds));
 	if (f->path[0] != '\0')
 		shm_user_join(f);
 }

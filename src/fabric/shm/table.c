@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is there, as senders see it, and named regions.  The tables change under one robust mutex; when
- * a process dies inside, the next one inherits it.  Each change has one store that makes it count
- * (an endpoint's word, a worker's owner, a directory's `used`), so nothing is ever to be repaired.
+ * Who is there, as senders see it.  The tables change under one robust mutex; when a process dies inside, the
+ * next one inherits it.  Each change has one store that makes it count (an endpoint's word, a worker's owner, a
+ * region's size), so nothing is ever to be repaired.
  */
 #define VB_LOG_ROOM "shm"
-#include <inttypes.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "fabric/shm/inner.h"
 
-#define LOCK_NS      5000000000ull
-#define REGION_START 64 /* offset 0 stays unused: protocols use 0 for "nothing" */
+#define LOCK_NS 5000000000ull
 
 int shm_lock(struct shm_fabric *f)
 {
@@ -72,106 +70,4 @@ bool shm_sender_dead(struct shm_fabric *f, vb_peer sender)
 	struct shm_endpoint *e = shm_endpoint_find(f, sender, &slot);
 
 	return e == NULL || !shm_process_alive(__atomic_load_n(&e->owner, __ATOMIC_RELAXED));
-}
-
-/* ---- regions ---- */
-
-static struct shm_region *region_find(struct shm_node *d, const char *name)
-{
-	uint32_t used = __atomic_load_n(&d->used, __ATOMIC_ACQUIRE);
-
-	for (uint32_t i = 0; i < used; i++) {
-		if (strcmp(d->region[i].name, name) == 0)
-			return &d->region[i];
-	}
-	return NULL;
-}
-
-static int region_add(struct shm_fabric *f, struct shm_node *d, const char *name, uint64_t bytes,
-		      struct shm_region **out)
-{
-	uint32_t used = d->used;
-	struct shm_region *r = &d->region[used], *last = r - 1;
-	uint64_t at = REGION_START;
-
-	if (used == SHM_REGIONS)
-		return vb_fail(-ENOSPC, "a node has room for %u named regions", SHM_REGIONS);
-	if (used > 0)
-		at = (last->offset + last->bytes + 63) & ~63ull;
-	if (at > f->h->node_bytes || bytes > f->h->node_bytes - at)
-		return vb_fail(-ENOSPC,
-			       "region '%s' of %" PRIu64 " bytes does not fit: %" PRIu64
-			       " of the node's %" PRIu64 " are taken; open the fabric with larger "
-			       "nodes",
-			       name, bytes, at, f->h->node_bytes);
-	snprintf(r->name, sizeof(r->name), "%s", name);
-	r->bytes = bytes;
-	r->offset = at;
-	__atomic_store_n(&d->used, used + 1, __ATOMIC_RELEASE);
-	*out = r;
-	return 0;
-}
-
-int shm_region_find(struct vb_fabric *fabric, uint16_t node, const char *name, uint64_t bytes,
-		    vb_addr *out)
-{
-	const struct shm_region *r = region_find(&shm_of(fabric)->directories[node], name);
-
-	if (r == NULL)
-		return -ENOENT;
-	if (r->bytes != bytes)
-		return vb_fail(-EPROTO,
-			       "region '%s' has %" PRIu64 " bytes, not %" PRIu64
-			       ": another version has made it",
-			       name, r->bytes, bytes);
-	*out = vb_addr_make(node, r->offset);
-	return 0;
-}
-
-int shm_regions(struct vb_fabric *fabric, uint16_t node, struct vb_region_info *out, unsigned room)
-{
-	const struct shm_node *d = &shm_of(fabric)->directories[node];
-	uint32_t used = __atomic_load_n(&d->used, __ATOMIC_ACQUIRE);
-
-	/* Another process may have damaged the number since the directory was looked through. */
-	if (used > SHM_REGIONS)
-		used = SHM_REGIONS;
-	for (uint32_t i = 0; i < used && i < room; i++) {
-		snprintf(out[i].name, sizeof(out[i].name), "%.*s", SHM_REGION_NAME - 1,
-			 d->region[i].name);
-		out[i].bytes = d->region[i].bytes;
-	}
-	return (int)used;
-}
-
-int shm_region(struct vb_fabric *fabric, uint16_t node, const char *name, uint64_t bytes,
-	       vb_addr *out, bool *fresh)
-{
-	struct shm_fabric *f = shm_of(fabric);
-	struct shm_node *d = &f->directories[node];
-	struct shm_region *r;
-	bool made = false;
-	int err;
-
-	if (*name == '\0' || strlen(name) >= SHM_REGION_NAME || bytes == 0)
-		return vb_fail(-EINVAL,
-			       "region '%.60s' of %" PRIu64 " bytes: a name of 1 to %d "
-			       "characters and a size are needed",
-			       name, bytes, SHM_REGION_NAME - 1);
-	err = shm_lock(f);
-	if (err != 0)
-		return err;
-	r = region_find(d, name);
-	if (r == NULL) {
-		err = region_add(f, d, name, bytes, &r);
-		made = true;
-	} else if (r->bytes != bytes) {
-		err = -EEXIST;
-	}
-	shm_unlock(f);
-	if (err != 0 && err != -EEXIST)
-		return err;
-	*out = vb_addr_make(node, r->offset);
-	*fresh = made;
-	return err;
 }

@@ -163,7 +163,9 @@ struct sim_region {
 	char *name;
 	uint16_t node;
 	vb_addr addr;
-	uint64_t bytes;
+	uint64_t bytes, id;
+	unsigned holds;
+	vb_peer by; /* who removes it; VB_PEER_NONE: nobody */
 };
 
 struct sim_cut {
@@ -190,11 +192,11 @@ struct sim {
 	struct vb_sched *sched;
 	struct vb_sim_profile p;
 	unsigned handlers;
-	char *memory;   /* of all nodes, one after the other */
-	uint64_t *used; /* per node: bytes given to regions */
+	char *memory; /* of all nodes, one after the other */
 	struct sim_nic *nics;
 	struct sim_region *regions;
 	unsigned n_regions;
+	uint64_t regions_made;
 
 	struct sim_ep **eps; /* by slot */
 	uint32_t *incarnations;
@@ -329,5 +331,15 @@ void sim_checkpoint(struct vb_ep *ep, bool before);
 /* ---- post.c: from the client to the wire ---- */
 
 int sim_post(struct vb_ep *ep, struct vb_batch *batch);
+
+/* region.c */
+int sim_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
+	       bool *fresh);
+int sim_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
+int sim_region_hold(struct vb_fabric *f, const char *name, uint64_t bytes,
+		    struct vb_region_held *out, vb_peer *by);
+void sim_region_let_go(struct vb_fabric *f, const struct vb_region_held *held);
+int sim_region_take(struct vb_fabric *f, const char *name, vb_peer me, vb_peer *by);
+int sim_region_remove(struct vb_fabric *f, uint16_t node, uint64_t id);
 
 #endif

@@ -96,11 +96,10 @@ static int allocate(struct sim *s, uint32_t endpoints)
 	while ((1u << s->slot_bits) < endpoints)
 		s->slot_bits++;
 	s->n_slots = endpoints;
-	s->used = calloc(s->base.nodes, sizeof(s->used[0]));
 	s->nics = calloc(s->base.nodes, sizeof(s->nics[0]));
 	s->eps = calloc(endpoints, sizeof(s->eps[0]));
 	s->incarnations = calloc(endpoints, sizeof(s->incarnations[0]));
-	if (s->used == NULL || s->nics == NULL || s->eps == NULL || s->incarnations == NULL)
+	if (s->nics == NULL || s->eps == NULL || s->incarnations == NULL)
 		return vb_fail(-ENOMEM, "no memory for %u nodes and %u endpoints", s->base.nodes,
 			       endpoints);
 	return 0;
@@ -120,7 +119,6 @@ static void release(struct sim *s)
 	free(s->incarnations);
 	free(s->eps);
 	free(s->nics);
-	free(s->used);
 	if (s->memory != NULL)
 		munmap(s->memory, s->base.nodes * s->base.node_bytes);
 	free(s);
@@ -355,65 +353,7 @@ static bool sim_node_gone(struct vb_fabric *f, uint16_t node)
 	return sim_of(f)->lost[node] != SIM_THERE;
 }
 
-/* ---- regions ---- */
-
-static int sim_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
-		      vb_addr *out, bool *fresh)
-{
-	struct sim *s = sim_of(f);
-	uint64_t at =
-		s->used[node] + VB_CACHELINE; /* the first line is nobody's: no address is 0 */
-	struct sim_region *r;
-
-	for (unsigned i = 0; i < s->n_regions; i++) {
-		r = &s->regions[i];
-		if (r->node != node || strcmp(r->name, name) != 0)
-			continue;
-		*out = r->addr;
-		*fresh = false;
-		return r->bytes == bytes ? 0 : -EEXIST;
-	}
-	if (s->n_regions == SIM_REGIONS_MAX || bytes > s->base.node_bytes ||
-	    at > s->base.node_bytes - bytes)
-		return vb_fail(-ENOSPC, "no room for region '%s' of %" PRIu64 " bytes on node %u",
-			       name, bytes, node);
-	r = realloc(s->regions, (s->n_regions + 1) * sizeof(*r));
-	if (r == NULL)
-		return vb_fail(-ENOMEM, "no memory for region '%s'", name);
-	s->regions = r;
-	r += s->n_regions;
-	r->name = strdup(name);
-	if (r->name == NULL)
-		return vb_fail(-ENOMEM, "no memory for region '%s'", name);
-	r->node = node;
-	r->addr = vb_addr_make(node, at);
-	r->bytes = bytes;
-	s->n_regions++;
-	s->used[node] += (bytes + VB_CACHELINE - 1) / VB_CACHELINE * VB_CACHELINE;
-	*out = r->addr;
-	*fresh = true;
-	return 0;
-}
-
-static int sim_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out,
-		       unsigned room)
-{
-	const struct sim *s = sim_of(f);
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < s->n_regions; i++) {
-		const struct sim_region *r = &s->regions[i];
-
-		if (r->node != node)
-			continue;
-		if (n < room) {
-			snprintf(out[n].name, sizeof(out[n].name), "%s", r->name);
-			out[n].bytes = r->bytes;
-		}
-		n++;
-	}
-	return (int)n;
-}
+/* ---- memory ---- */
 
 static void *sim_local(struct vb_fabric *f, vb_addr addr, uint64_t bytes)
 {
@@ -575,6 +515,10 @@ const struct vb_fabric_ops vb_fabric_sim = {
 	.node_gone = sim_node_gone,
 	.region = sim_region,
 	.regions = sim_regions,
+	.region_hold = sim_region_hold,
+	.region_let_go = sim_region_let_go,
+	.region_take = sim_region_take,
+	.region_remove = sim_region_remove,
 	.dense = sim_dense,
 	.local = sim_local,
 	.checkpoint = sim_checkpoint,

@@ -257,6 +257,7 @@ static int make_pool(struct verbs *w)
 	w->recvs = w->pieces + pieces;
 	w->ud_recvs = w->recvs + (size_t)(w->n_recvs + w->n_spares) * VERBS_RECV_BYTES;
 	w->pool_mr = reg(w, w->pool, w->pool_bytes, IBV_ACCESS_LOCAL_WRITE, "buffers");
+	w->f->pinned = true;
 	w->memory_mr = reg(w, w->f->memory, w->f->memory_bytes,
 			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
 				   IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
