@@ -221,12 +221,13 @@ typedef int (*vb_named_fn)(void *user, const struct vb_named *named);
  * on the first nodes, as many as its `servers`; a database on all.  What is made meanwhile may be missing.
  * fn may make any call but vb_fabric_close.
  *
- * A name and its memory stay until the fabric's memory goes, with its last user: nothing removes them before.
- * Who asks for the name again gets the same space, with all that stands in it.
+ * A name and its memory stay until the fabric's memory goes, with its last user, or a lock space is removed
+ * (vb_lock_space_remove).  Who asks for the name again gets the same space, with all that stands in it.
  *
  *   -EINVAL  there is no such node
  *   -ENOMEM
  *   -ETIMEDOUT, -EAGAIN, -VB_EPEERGONE  the node is another process's, which does not answer or is gone
+ *   -EBUSY   shm: a process that has been stopped keeps the list to itself
  *   -EPROTO  what that process answers, or what stands in a provider's memory, is no list of names
  *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
  *

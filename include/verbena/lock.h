@@ -164,8 +164,9 @@ struct vb_grant {
  * Opens the space on this process's view of the fabric, making it if it is not there yet.  Every
  * later open must ask for the same protocol, number of locks, servers, lease and fencing, and for
  * the same options that change the layout (`slots`, ...).  What was made stays in the fabric when
- * all have closed it (vb_fabric_each lists it).  On shm, if a process was killed in the middle of making
- * the space, the next open waits for two seconds and finishes it, with a notice.
+ * all have closed it (vb_fabric_each lists it, vb_lock_space_remove removes it).  On shm, if a process was
+ * killed in the middle of making the space, the next open waits for two seconds and finishes it, with a notice;
+ * in the middle of removing it, the next open anywhere removes it first.
  *
  *   -EINVAL      unknown protocol or option, a number out of range (a protocol with leases: also a
  *                lease shorter than twice the time by which the fabric's verbs may be late), or
@@ -173,6 +174,8 @@ struct vb_grant {
  *                differs, with both values
  *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs; the log names it
  *   -ENOSPC      the locks do not fit in the nodes' segments
+ *   -EAGAIN      somebody is removing the space (vb_lock_space_remove); or is making it, and has come to no
+ *                end, where nobody else can finish it
  *
  * Threads: any.
  */
@@ -193,6 +196,36 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
  * Threads: any, alone.
  */
 int vb_lock_space_close(struct vb_lock_space *space);
+
+/*
+ * Removes a lock space for good, by its name: its locks, the directory of their names and all else that lies in the
+ * fabric for it.  The memory is free for what is opened next, and so is the name: who opens a space of that name makes
+ * a new one, of any kind, whose tokens begin anew.  Waits for the time by which the fabric's verbs may be late, and
+ * for no client.
+ *
+ * Nobody may have the space open, here or in another process, with clients or without.  A process that has ended
+ * has nothing open, so locks that dead clients held go with the space.  (What a forked child was given by its
+ * parent counts once the child has opened a client or server on it; if the space is removed before, the child is
+ * told -ENOENT then.)
+ *
+ *   -EBUSY   the space is open: the log says where.  Nothing is removed
+ *   -ENOENT  there is no such space.  On tcp with `servers`: what a server has of a space that server 0 has lost, by
+ *            beginning again, goes when somebody has opened the space again and removes it
+ *   -EAGAIN  somebody else is removing it
+ *   -EINVAL  a name of no or more than 31 characters; or this process has no node
+ *   -ENOMEM, -ENOSPC (endpoints: one is opened)
+ *   -VB_EPEERGONE, -ETIMEDOUT, -VB_EUNKNOWN  a process that has some of it is gone or does not answer
+ *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
+ *
+ * If it fails when it has begun (all after -EAGAIN), or its process dies meanwhile, the space is neither there nor gone:
+ * the next vb_lock_space_remove or vb_lock_space_open of that name goes on with it.
+ *
+ * On a provider's memory (verbena/provider.h) it takes a verb for each 256 bytes; and names of a node's spaces, whether
+ * they are there or gone, are 127 at most.
+ *
+ * Threads: any.
+ */
+int vb_lock_space_remove(struct vb_fabric *fabric, const char *name);
 
 /*
  * Starts a worker of a node's server, and stops it.  Protocols with a server side (rpc,
@@ -236,6 +269,7 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
  * Opens a client at `node`.
  *
  *   -EINVAL       no such node, or on verbs, tcp and ucx another process's
+ *   -ENOENT       a forked child whose parent has opened the space: it was removed meanwhile
  *   -VB_EPEERGONE a needed server is not there: it was not started, or is gone
  *   -VB_EUNKNOWN  a needed server's node was out of reach for seconds
  *   -ENOMEM, -ENOSPC (endpoints; the board of a visible space)

@@ -54,6 +54,8 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 	if (vb_any_null(space, out))
 		return -EINVAL;
 	err = vb_fabric_check(space->fabric);
+	if (err == 0)
+		err = vb_lock_space_hold(space);
 	if (err)
 		return err;
 	me = new_client(space);

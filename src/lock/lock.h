@@ -80,6 +80,10 @@ struct vb_lock_space {
 	unsigned ending;
 	uint32_t ghosts_forks;
 	struct vb_opened opened;
+	/* Node 0's region; and (atomic) whose the hold of it is, as vb_fabric.forks counts. */
+	struct vb_region_held held;
+	bool is_held;
+	uint32_t hold_forks;
 };
 
 #define VB_LOCK_WORKERS_MAX 64
@@ -229,6 +233,14 @@ void vb_lock_server_forget(struct vb_lock_space *space, uint16_t node);
 /* Bytes of an entry under these options ("key=value,..."; NULL: defaults) on that many nodes; 0:
  * the options are wrong, logged. */
 uint32_t vb_lock_entry_bytes(const struct vb_lock_ops *ops, const char *options, uint16_t nodes);
+/* Before a forked child uses a space that its parent has opened: 0; -ENOENT, said: it was removed meanwhile. */
+int vb_lock_space_hold(struct vb_lock_space *s);
+void vb_lock_space_let_go(struct vb_lock_space *s);
+
+/* ---- remove.c ---- */
+
+/* Removes the space, or does what somebody who has died had left of that: 0; -ENOENT, not said: there is none. */
+int vb_lock_space_end(struct vb_fabric *f, const char *name);
 
 /* The first address of a server's header, and of a field in it. */
 #define vb_lock_header_field(space, node, field)                                                   \

@@ -240,6 +240,8 @@ int vb_names_open(struct vb_lock_space *space, const struct vb_names_params *par
 		return -EINVAL;
 	err = vb_fabric_check(space->fabric);
 	if (err == 0)
+		err = vb_lock_space_hold(space);
+	if (err == 0)
 		err = check_params(space, p);
 	if (err)
 		return err;

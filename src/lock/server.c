@@ -112,6 +112,9 @@ static int start_here(struct vb_lock_space *space, uint16_t node, unsigned worke
 	if (vb_local(space->fabric, space->header[node], sizeof(struct vb_lock_header)) == NULL)
 		return vb_fail(-EXDEV, "node %u lives in another process: it is served there",
 			       node);
+	err = vb_lock_space_hold(space);
+	if (err)
+		return err;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return vb_fail(-ENOMEM, "no memory for a lock server");

@@ -133,19 +133,42 @@ static uint64_t layout_hash(const struct vb_lock_space *s)
 	return XXH64(text, (size_t)n, s->variant);
 }
 
+/* Node 0's region, which is held: removal begins and ends with it (remove.c).  One that somebody has died in the
+ * middle of removing is removed first. */
+static int hold_region(struct vb_lock_space *s, const char *name, uint64_t bytes, bool *fresh)
+{
+	int err;
+
+	while ((err = vb_region_hold(s->fabric, name, bytes, &s->held)) == -EOWNERDEAD) {
+		vb_warn("lock space '%s' was being removed by a client that has died: it is now",
+			s->name);
+		err = vb_lock_space_end(s->fabric, s->name);
+		if (err != 0 && err != -ENOENT)
+			return err;
+	}
+	if (err != 0 && err != -EEXIST)
+		return err;
+	s->is_held = true;
+	s->hold_forks = s->fabric->forks;
+	s->header[0] = s->held.at;
+	*fresh = s->held.fresh;
+	return err;
+}
+
 /* Makes or joins the region on one server node. */
 static int open_region(struct vb_lock_space *s, uint16_t node, const char *options)
 {
 	uint64_t mine = (s->locks + s->servers - 1 - node) / s->servers;
 	uint64_t more = s->ops->node_bytes ? s->ops->node_bytes(s) : 0;
+	uint64_t bytes = sizeof(struct vb_lock_header) + mine * s->stride + more;
 	char name[80];
 	bool fresh;
 	int err;
 
 	snprintf(name, sizeof(name), "lock:%.60s", s->name);
-	err = vb_region_or_other(s->fabric, node, name,
-				 sizeof(struct vb_lock_header) + mine * s->stride + more,
-				 &s->header[node], &fresh);
+	err = node == 0
+		      ? hold_region(s, name, bytes, &fresh)
+		      : vb_region_or_other(s->fabric, node, name, bytes, &s->header[node], &fresh);
 	if (err && err != -EEXIST)
 		return err;
 	s->base[node] = s->header[node] + sizeof(struct vb_lock_header);
@@ -268,6 +291,7 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 
 static void free_space(struct vb_lock_space *s)
 {
+	vb_lock_space_let_go(s);
 	pthread_mutex_destroy(&s->ghost_lock);
 	free(s->options);
 	free(s->name);

@@ -65,6 +65,9 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  -EINVAL, CHILD, vb_lock_space_open(w.f, &o.sp, &o.space), FOREIGN)                       \
 	X(vb_lock_space_close, vb_lock_space_close(NULL), 0, CHILD, vb_lock_space_close(w.space),  \
 	  FOREIGN)                                                                                 \
+	X(vb_lock_space_remove,                                                                    \
+	  all(2, vb_lock_space_remove(NULL, "s"), vb_lock_space_remove(w.f, NULL)), -EINVAL,       \
+	  CHILD, vb_lock_space_remove(w.f, "s"), FOREIGN)                                          \
 	X(vb_lock_server_start,                                                                    \
 	  all(2, vb_lock_server_start(NULL, 0, 0, 1, &o.server),                                   \
 	      vb_lock_server_start(w.space, 0, 0, 1, NULL)),                                       \

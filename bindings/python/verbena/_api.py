@@ -208,6 +208,7 @@ UNBOUND = {
     "vb_ring_call": "its function runs on a coroutine's stack, and on the keeper's thread: as vb_log_fn",
     "vb_ring_fn": "of vb_ring_call",
     "vb_fabric_each": "has no method in Python yet",
+    "vb_lock_space_remove": "has no method in Python yet",
     "vb_named": "of vb_fabric_each",
     "vb_named_fn": "of vb_fabric_each",
     "VB_NAMED_LOCKS": "of vb_fabric_each",

@@ -9,6 +9,7 @@
  */
 #include "suite_holder.h"
 #include "suite_names.h"
+#include "suite_remove.h"
 #include "world.h"
 
 #include "base/log.h"
@@ -581,6 +582,8 @@ static void reopening_actor(struct world *w, struct vb_lock_client *me, unsigned
 	EXPECT_ERR(w, 0, vb_lock_acquire(me, 1, VB_EXCLUSIVE, PATIENCE_NS, &g));
 	EXPECT_ERR(w, 0, vb_lock_release(me, &g));
 	use_names(w, me, add_one);
+	if (strcmp(LOCK.name, "cas") == 0)
+		removing_actor(w, me, i);
 }
 
 static void reopening(void **state)

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whose the hold of a space's first region is (space.c takes it): after a fork the child has the space, and the
+ * fabric knows of its parent. */
+#define VB_LOG_ROOM "lock"
+#include "base/log.h"
+#include "lock/lock.h"
+
+/* -ENOENT, not said: it was removed before. */
+static int hold_again(struct vb_lock_space *s)
+{
+	uint32_t forks = s->fabric->forks, seen = __atomic_load_n(&s->hold_forks, __ATOMIC_ACQUIRE);
+	char name[80];
+	int err;
+
+	if (vb_likely(seen == forks))
+		return 0;
+	snprintf(name, sizeof(name), "lock:%.60s", s->name);
+	err = vb_region_hold_again(s->fabric, name, &s->held);
+	/* Two threads of a child may do this at once: once is enough. */
+	if (err == 0 && !__atomic_compare_exchange_n(&s->hold_forks, &seen, forks, false,
+						     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		vb_region_let_go(s->fabric, &s->held);
+	return err;
+}
+
+int vb_lock_space_hold(struct vb_lock_space *s)
+{
+	int err = hold_again(s);
+
+	if (err == -ENOENT)
+		return vb_fail(err,
+			       "lock space '%s' was removed before this process, which was forked "
+			       "from one that had it open, has used it: close it",
+			       s->name);
+	return err;
+}
+
+void vb_lock_space_let_go(struct vb_lock_space *s)
+{
+	if (s->is_held && hold_again(s) == 0)
+		vb_region_let_go(s->fabric, &s->held);
+}

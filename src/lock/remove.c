@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Removing a lock space: its regions on all nodes, and what else its clients have made there.
+ *
+ * Node 0's region stands for the space.  Who opens the space holds that one first, before it looks at any other, and
+ * until it has closed the space or its process has ended (vb_region_hold).  Who removes it
+ *
+ *	1. takes that region, which nobody may hold: from here on an open is refused
+ *	2. waits out the fabric's bound: what those have posted who closed the space or died has landed, or never will
+ *	3. removes all else of the space on all nodes, from the last to the first
+ *	4. removes that region.  The next open makes it anew
+ *
+ * So between 1 and 4 nobody has an address in the space's memory, nor gets one; and an open that finds no region on
+ * node 0 finds nothing of the space elsewhere.  An open and a removal at once: the fabric orders hold and take, and the
+ * later of the two is refused.
+ *
+ * Who dies between 1 and 4 leaves a region that is taken by a client which is dead.  The next one that opens or removes
+ * the space takes it over, and begins again at 2: each step may be done twice.  A remover that was only thought dead
+ * (a client whose server has given it up) does no harm when it goes on: it names regions by numbers that no later one
+ * gets.
+ */
+#define VB_LOG_ROOM "lock"
+#include "lock/lock.h"
+
+#include "base/log.h"
+#include "lock/header.h"
+
+#define NAME_MOST 31u
+
+/* What of a space lies on a node: its locks (space.c), its names (names.c), what its clients show (board.c), their
+ * mailboxes (table/mail.c), and pieces of lists of clients, which are numbered (shiftlock/names.c). */
+static const struct {
+	const char *begin;
+	bool numbered;
+} parts[] = {
+	{"lock:", false},    {"name:", false}, {"board:", false},
+	{"answers:", false}, {"names:", true},
+};
+
+static bool is_part(const char *region, const char *space)
+{
+	size_t n = strlen(space);
+
+	for (size_t i = 0; i < VB_ARRAY_SIZE(parts); i++) {
+		size_t begin = strlen(parts[i].begin);
+		const char *rest = region + begin + n;
+
+		if (strncmp(region, parts[i].begin, begin) != 0 ||
+		    strncmp(region + begin, space, n) != 0)
+			continue;
+		if (parts[i].numbered && *rest == ':')
+			rest += 1 + strspn(rest + 1, "0123456789");
+		if (*rest == '\0')
+			return true;
+	}
+	return false;
+}
+
+/* All of a node, and the one region `last` behind the others. */
+static int remove_from(struct vb_fabric *f, uint16_t node, const char *space, const char *last)
+{
+	struct vb_region_info *all;
+	int n = vb_regions_all(f, node, &all), err = 0;
+	uint64_t last_id = 0;
+
+	/* Its memory has gone with its process. */
+	if (n == -VB_EPEERGONE && vb_node_gone(f, node))
+		return 0;
+	if (n < 0)
+		return n;
+	for (int i = 0; i < n && err == 0; i++) {
+		if (node == 0 && strcmp(all[i].name, last) == 0)
+			last_id = all[i].id;
+		else if (is_part(all[i].name, space))
+			err = vb_region_remove(f, node, all[i].id);
+	}
+	if (err == 0 && last_id != 0)
+		err = vb_region_remove(f, node, last_id);
+	free(all);
+	return err;
+}
+
+int vb_lock_space_end(struct vb_fabric *f, const char *name)
+{
+	struct vb_ep *ep;
+	char region[80];
+	int err = vb_lock_header_ep(f, &ep);
+
+	if (err)
+		return err;
+	snprintf(region, sizeof(region), "lock:%.60s", name);
+	err = vb_region_take(f, region, ep->self);
+	if (err == 0 && f->caps.verb_bound_ns > 0)
+		vb_ep_wait_out(ep, f->caps.verb_bound_ns);
+	for (unsigned n = f->nodes; n > 0 && err == 0; n--)
+		err = remove_from(f, (uint16_t)(n - 1), name, region);
+	/* If that is not all, who comes next finds it taken by an endpoint that is closed. */
+	vb_ep_close(ep);
+	return err;
+}
+
+int vb_lock_space_remove(struct vb_fabric *fabric, const char *name)
+{
+	VB_SCHED_INSIDE(vb_sched_here());
+	int err;
+
+	if (vb_any_null(fabric, name))
+		return -EINVAL;
+	err = vb_fabric_check(fabric);
+	if (err == 0)
+		err = vb_sched_ready();
+	if (err)
+		return err;
+	if (name[0] == '\0' || strlen(name) > NAME_MOST)
+		return vb_fail(-EINVAL, "a lock space's name has 1 to %u characters", NAME_MOST);
+	err = vb_lock_space_end(fabric, name);
+	if (err == -ENOENT)
+		return vb_fail(err, "there is no lock space '%s'", name);
+	return err;
+}
