@@ -25,6 +25,8 @@
 #define NODE_BYTES (2u << 20)
 #define LOCKS      100
 
+extern const struct vb_lock_ops vb_lock_dslr;
+
 #define SAYS(call, want, words)                                                                    \
 	do {                                                                                       \
 		char said_[512] = "";                                                              \
@@ -517,10 +519,50 @@ static void test_taken(void **state)
 	memory_free(m);
 }
 
+/* As long as anything of it is there, nobody opens it. */
+static int (*really_remove)(struct vb_fabric *f, uint16_t node, uint64_t id);
+static unsigned looked;
+
+static int remove_and_look(struct vb_fabric *f, uint16_t node, uint64_t id)
+{
+	const struct vb_lock_space_params p = {
+		.lock = "cas", .name = "s", .locks = LOCKS, .servers = NODES, .fencing = true};
+	struct vb_lock_space *s;
+	int err = really_remove(f, node, id);
+
+	if (regions(f) > 0) {
+		assert_int_equal(vb_lock_space_open(f, &p, &s), -EAGAIN);
+		looked++;
+	}
+	return err;
+}
+
+static void test_first_is_last(void **state)
+{
+	struct vb_fabric *f = open_fabric("shm", NULL);
+	const struct vb_fabric_ops *ops = f->ops;
+	struct vb_fabric_ops looking = *ops;
+
+	(void)state;
+	fill(f, &vb_lock_dslr);
+	really_remove = ops->region_remove;
+	looking.region_remove = remove_and_look;
+	looked = 0;
+	f->ops = &looking;
+	vb_log_mute();
+	assert_int_equal(vb_lock_space_remove(f, "s"), 0);
+	vb_log_unmute();
+	f->ops = ops;
+	assert_int_equal(regions(f), 0);
+	/* Two regions with locks, two with names, two boards: none is looked for behind the last. */
+	assert_int_equal(looked, 5);
+	assert_int_equal(vb_fabric_close(f), 0);
+}
+
 /* ---- processes of a provider's memory: a fabric each ---- */
 
 #define PROCESSES 3
-#define TURNS     25
+#define TURNS     15 /* each open takes an entry of 127 at most */
 
 struct at_once {
 	struct vb_fabric *f;
@@ -529,8 +571,11 @@ struct at_once {
 
 static struct vb_lock_space *open_some(struct vb_fabric *f, unsigned number)
 {
-	const struct vb_lock_space_params p = {
-		.lock = "cas", .name = "s", .locks = 50, .servers = NODES, .lease_ns = 1000000000};
+	const struct vb_lock_space_params p = {.lock = "cas",
+					       .name = "s",
+					       .locks = 20000,
+					       .servers = NODES,
+					       .lease_ns = 1000000000};
 	struct vb_lock_space *s;
 	int err;
 
@@ -605,6 +650,7 @@ int main(void)
 		cmocka_unit_test(test_forks),
 		cmocka_unit_test(test_dies_in_the_middle),
 		cmocka_unit_test(test_taken),
+		cmocka_unit_test(test_first_is_last),
 		cmocka_unit_test(test_own_at_once),
 	};
 
