@@ -507,42 +507,45 @@ bool vb_lock_valid(const struct vb_lock_client *client, const struct vb_grant *g
  * Threads: any. */
 vb_peer vb_lock_client_peer(const struct vb_lock_client *client);
 
-/* Who has a lock, as its word says: vb_lock_holder. */
+/* Who has a lock, as its word or its server says: vb_lock_holder. */
 struct vb_holder {
 	/* Somebody has it.  If not, and nothing has lapsed, all else is 0. */
 	bool held;
 	/* Nobody has it: the word still shows a lease that is over.  Who comes next takes the lock. */
 	bool lapsed;
-	/* How it is held, or was. */
+	/* How it is held, or was; of several modes the strongest (X, SIX, U, IX, S, IS). */
 	enum vb_mode mode;
-	/* VB_SHARED: by how many, where the word counts them; else 0. */
+	/* By how many who hold it beside each other, where they are counted; X, SIX and U: by how many beside
+	 * its holder. */
 	uint32_t readers;
-	/* VB_EXCLUSIVE: the node of its holder; else 0. */
+	/* X, SIX and U: the node of its holder; else 0. */
 	uint16_t node;
-	/* VB_EXCLUSIVE: its holder, where the word has all of its name; else VB_PEER_NONE. */
+	/* X, SIX and U: its holder, where all of its name is known; else VB_PEER_NONE. */
 	vb_peer client;
 };
 
 /*
- * Who has a lock: one READ of its word, which changes nothing and waits for no other client.  The answer
- * was so at one moment of the call, and may be over when it is read.  It is for people and what is told to
+ * Who has a lock: one READ of its word, or a question to the server that keeps it.  It changes nothing and waits
+ * for no other client.  The answer was so at one moment of the call, and may be over when it is read.  It is for people and what is told to
  * them; whoever wants the lock asks for it.
  *
  * A holder that has died is told as one that lives, since nobody has taken its name out of the word, and
- * lapses only where it had a lease.  Readers of drtm give nothing back: they hold until their lease is
+ * lapses only where it had a lease; with "table" it is nobody's then.  Readers of drtm give nothing back: they hold until their lease is
  * over by this client's clock.  In a word of retry-on-fail there is no room for all of a name, so only the
  * node is told; and readers may be counted in it that are about to leave without the lock.
  *
- * Who can: cas, cas-backoff, drtm, retry-on-fail.  The words of others count their clients, or name the
- * last of a queue; and what a server keeps in mind is no word.  If the space is `visible`, `verbena dump`
- * shows who holds and who waits.
+ * Who can: cas, cas-backoff, drtm, retry-on-fail by their words; rpc, traditional, traditional-ro, table by their
+ * servers.  The words of others count their clients, or name the last of a queue.  If the space is `visible`,
+ * `verbena dump` shows who holds and who waits.
  *
  *   -EINVAL       no such lock
- *   -EOPNOTSUPP   the words of this protocol do not name their holder
- *   -VB_EUNKNOWN  the fabric lost the answer
- *   -VB_EPEERGONE the lock's node is gone, or the link to it is down
+ *   -EOPNOTSUPP   nothing of this protocol names its holders
+ *   -VB_EUNKNOWN  the fabric lost the answer; or there was none within the option `ask_for`
+ *   -VB_EPEERGONE the lock's node is gone, or its server, or the link to it is down
+ *   -EAGAIN       table: the server has begun again and does not know yet, or has no room for this client now
+ *   -ECANCELED    the calling task was cancelled
  *
- * After these two the call may be repeated.
+ * After the last four the call may be repeated.
  *
  * Threads: the client's.
  */

@@ -590,11 +590,11 @@ static int ask_for_holder(struct vb_lock_client *me, uint64_t lock, struct vb_ho
 		return err;
 	if (ops->holder == NULL)
 		return vb_fail(-EOPNOTSUPP,
-			       "the words of '%s' do not name their holder; open the lock space as "
+			       "nothing of '%s' names its holders; open the lock space as "
 			       "visible, and `verbena dump` shows it, or take a lock that can "
 			       "(`verbena list`)",
 			       ops->name);
-	err = ops->holder(me, vb_lock_entry(me->space, lock), &said);
+	err = ops->holder(me, lock, &said);
 	if (err == 0)
 		*out = said;
 	return err;

@@ -301,10 +301,10 @@ int drtm_release(struct vb_lock_client *me, struct vb_claim *c)
 
 /* A reader takes its lease for valid no longer than to the true end, whatever its clock shows.  So the asker
  * has to allow for its own error alone, also one above clock_bound. */
-static int drtm_holder(struct vb_lock_client *me, vb_addr entry, struct vb_holder *out)
+static int drtm_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out)
 {
 	uint64_t word, now, error;
-	int err = vb_read64(me->ep, entry, &word);
+	int err = vb_read64(me->ep, vb_lock_entry(me->space, lock), &word);
 
 	if (err != 0 || word == DRTM_FREE)
 		return err;

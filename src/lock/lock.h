@@ -399,7 +399,15 @@ uint64_t vb_owner_word(struct vb_lock_client *me, uint64_t flag);
 int vb_owner_take(struct vb_lock_client *me, struct vb_claim *c, uint64_t expect, uint64_t *seen);
 int vb_owner_give_back(struct vb_lock_client *me, struct vb_claim *c);
 /* What such a word says, by a READ of it: struct vb_lock_ops, `holder`. */
-int vb_owner_holder(struct vb_lock_client *me, vb_addr word, struct vb_holder *out);
+int vb_owner_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out);
+/* By a server's answer; VB_PEER_NONE: nobody alone. */
+static inline void vb_lock_name_holder(vb_peer holder, struct vb_holder *out)
+{
+	if (holder == VB_PEER_NONE)
+		return;
+	out->client = holder;
+	out->node = vb_peer_node(holder);
+}
 /* Its owner has the lock. */
 void vb_owner_tell(uint64_t word, struct vb_holder *out);
 

@@ -138,8 +138,8 @@ struct vb_lock_shape {
  *
  * Of a lock.
  *
- *	holder       what the lock's word at `entry` says of who has it, by one READ; *out is zeroed
- *	             before.  NULL: its words do not name their holder
+ *	holder       who has the lock, as its word says by one READ, or its server; *out is zeroed
+ *	             before.  NULL: neither knows
  *
  * Of a server.  serve answers one message, and may await; tend does what the server has to do
  * without one, and returns the time on its endpoint's clock at which it must be called again.
@@ -197,7 +197,7 @@ struct vb_lock_ops {
 	int (*release)(struct vb_lock_client *me, struct vb_claim *c);
 	void (*release_all)(struct vb_lock_client *me, struct vb_grant *grants, unsigned n);
 
-	int (*holder)(struct vb_lock_client *me, vb_addr entry, struct vb_holder *out);
+	int (*holder)(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out);
 
 	void (*serve)(struct vb_lock_server *server, const struct vb_msg *request);
 	uint64_t (*tend)(struct vb_lock_server *server);

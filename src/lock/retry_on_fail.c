@@ -190,10 +190,10 @@ static int rof_release(struct vb_lock_client *me, struct vb_claim *c)
 }
 
 /* The lower bits of the owner's number are not its name, which one client may have had after another. */
-static int rof_holder(struct vb_lock_client *me, vb_addr entry, struct vb_holder *out)
+static int rof_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out)
 {
 	uint64_t word;
-	int err = vb_read64(me->ep, entry, &word);
+	int err = vb_read64(me->ep, vb_lock_entry(me->space, lock), &word);
 
 	if (err)
 		return err;

@@ -9,6 +9,7 @@
  *   acquire    1 SEND and its answer (1 SEND) per attempt      no one-sided verbs
  *   release    1 SEND and its answer
  *   renew      1 SEND and its answer; a reader's, 1 SEND more
+ *   holder     1 SEND and its answer
  *
  *   Promises   shared and exclusive; no order, a client may starve.  Survives its holders: a lease
  *              is judged on the server's clock.  Does not survive its server: what it has granted
@@ -40,6 +41,7 @@ enum rpc_tag {
 	RPC_WITHDRAW,
 	RPC_RENEW_X,
 	RPC_RENEW_S,
+	RPC_HOLDER, /* asks who has it: nothing is remembered of it */
 };
 
 struct rpc_options {
@@ -204,6 +206,10 @@ static void rpc_serve(struct vb_lock_server *s, const struct vb_msg *request)
 		goto out;
 	}
 	e = vb_local(s->space->fabric, vb_lock_entry(s->space, ask.lock), sizeof(*e));
+	if (request->tag == RPC_HOLDER) {
+		vb_served_tell(s, e, now, &answer);
+		goto out;
+	}
 	seen = rpc_remember(s, request->from, now);
 	vb_served_room(s, seen != NULL);
 	if (!seen)
@@ -289,6 +295,13 @@ static int rpc_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t unt
 	return vb_ask_renew(me, c, &r, until_ns, &vb_claim_as(struct rpc_claim, c)->ticket);
 }
 
+static int rpc_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out)
+{
+	const struct rpc_options *o = me->space->options;
+
+	return vb_ask_holder(me, RPC_HOLDER, lock, o->ask_for, out);
+}
+
 static int rpc_release(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct rpc_options *o = me->space->options;
@@ -326,6 +339,7 @@ const struct vb_lock_ops vb_lock_rpc = {
 	.try_acquire = rpc_try,
 	.renew = rpc_renew,
 	.release = rpc_release,
+	.holder = rpc_holder,
 	.server_open = rpc_server_open,
 	.serve = rpc_serve,
 };

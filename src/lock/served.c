@@ -143,6 +143,30 @@ int vb_served_take_back(struct vb_served_entry *e, enum vb_mode mode, uint64_t t
 	return 0;
 }
 
+void vb_served_tell(const struct vb_lock_server *s, const struct vb_served_entry *e, uint64_t now,
+		    struct vb_answer *out)
+{
+	uint64_t lease = vb_lock_stretch(s->space, s->space->lease_ns);
+	uint64_t readers = 0;
+	bool held;
+
+	*out = (struct vb_answer){.err = 0};
+	if (e->readers == SERVED_WRITER) {
+		held = !is_over(now, e->since_ns, lease);
+		out->ticket = e->holder;
+		out->asked_ns = VB_EXCLUSIVE | (held ? SERVED_HELD : SERVED_LAPSED);
+		return;
+	}
+	if (e->readers == 0 && e->elders == 0)
+		return;
+	if (!is_over(now, e->elder_since_ns, 2 * lease))
+		readers += e->elders;
+	if (!is_over(now, e->since_ns, 2 * lease))
+		readers += e->readers;
+	out->asked_ns = VB_SHARED | (readers > 0 ? SERVED_HELD : SERVED_LAPSED);
+	out->waited_ns = readers;
+}
+
 bool vb_served_mine(const struct vb_lock_server *s, uint64_t lock)
 {
 	uint64_t servers = s->space->servers;
@@ -321,6 +345,25 @@ int vb_ask_renew(struct vb_lock_client *me, struct vb_claim *c, const struct vb_
 		return 0;
 	tell(me, r->leave, c->lock, *ticket);
 	*ticket = answer.ticket;
+	return 0;
+}
+
+int vb_ask_holder(struct vb_lock_client *me, uint16_t tag, uint64_t lock, uint64_t ask_for_ns,
+		  struct vb_holder *out)
+{
+	const struct vb_ask ask = {.lock = lock, .number = ++me->mail.next_request};
+	struct vb_answer answer;
+	int err = vb_ask(me, tag, &ask, VB_FOREVER, ask_for_ns, &answer);
+
+	if (err == 0)
+		err = (int)answer.err;
+	if (err != 0)
+		return err;
+	out->held = answer.asked_ns & SERVED_HELD;
+	out->lapsed = answer.asked_ns & SERVED_LAPSED;
+	out->mode = (enum vb_mode)(answer.asked_ns & 0xff);
+	out->readers = (uint32_t)answer.waited_ns;
+	vb_lock_name_holder(answer.ticket, out);
 	return 0;
 }
 

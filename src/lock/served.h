@@ -68,6 +68,14 @@ int vb_served_renew(const struct vb_lock_server *s, struct vb_served_entry *e, e
 /* Releases.  0; -VB_ELOST: the grant is over. */
 int vb_served_take_back(struct vb_served_entry *e, enum vb_mode mode, uint64_t ticket);
 
+/* Who has it, as the entry says: an answer's ticket is the writer's name, asked_ns the mode and these bits, and
+ * waited_ns how many readers.  Changes nothing: who outstays a lease has it until somebody comes. */
+#define SERVED_HELD   0x100u
+#define SERVED_LAPSED 0x200u
+struct vb_answer;
+void vb_served_tell(const struct vb_lock_server *s, const struct vb_served_entry *e, uint64_t now,
+		    struct vb_answer *out);
+
 static inline bool vb_served_is_shared(const struct vb_served_entry *e)
 {
 	return e->readers != SERVED_WRITER && (e->readers || e->elders);
@@ -123,6 +131,11 @@ struct vb_renewal {
 };
 int vb_ask_renew(struct vb_lock_client *me, struct vb_claim *c, const struct vb_renewal *r,
 		 uint64_t until_ns, uint64_t *ticket);
+
+/* Asks who has the lock (vb_served_tell), by a request of that tag which the server need not remember: 0; the errors
+ * of vb_ask. */
+int vb_ask_holder(struct vb_lock_client *me, uint16_t tag, uint64_t lock, uint64_t ask_for_ns,
+		  struct vb_holder *out);
 
 /* Sends a request to the lock's server without awaiting an answer.  0: it is under way, or may be;
  * -VB_EPEERGONE, logged: the server is gone. */

@@ -216,10 +216,10 @@ void vb_owner_tell(uint64_t word, struct vb_holder *out)
 		.held = true, .mode = VB_EXCLUSIVE, .node = vb_peer_node(owner), .client = owner};
 }
 
-int vb_owner_holder(struct vb_lock_client *me, vb_addr at, struct vb_holder *out)
+int vb_owner_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out)
 {
 	uint64_t word;
-	int err = vb_read64(me->ep, at, &word);
+	int err = vb_read64(me->ep, vb_lock_entry(me->space, lock), &word);
 
 	if (err == 0 && word != 0)
 		vb_owner_tell(word, out);

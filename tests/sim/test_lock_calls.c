@@ -778,6 +778,9 @@ int main(void)
 		cmocka_unit_test(test_holder_is_named),
 		cmocka_unit_test(test_readers_are_counted),
 		cmocka_unit_test(test_no_holder_to_tell),
+		cmocka_unit_test(test_server_tells_the_holder),
+		cmocka_unit_test(test_table_tells_modes),
+		cmocka_unit_test(test_holder_after_a_server),
 		cmocka_unit_test(test_holder_without_an_answer),
 	};
 

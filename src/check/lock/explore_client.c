@@ -470,10 +470,10 @@ static void give_back_some(struct slot *s, struct vb_lock_client *me, struct vb_
 		explore_go_wrong(s, "vb_lock_release_all", err);
 }
 
-/* The word must tell of a grant that is valid before and after it was read. */
+/* Word or server must tell of a grant that is valid before and after they were asked. */
 static void ask_who_holds(struct slot *s, struct vb_lock_client *me, const struct vb_grant *g)
 {
-	const vb_peer self = g->mode == VB_SHARED ? VB_PEER_NONE : vb_lock_client_peer(me);
+	const bool forgets = (s->x->ops->caps & VB_LOCK_DENIES) != 0;
 	struct vb_holder h;
 	int err;
 
@@ -481,12 +481,12 @@ static void ask_who_holds(struct slot *s, struct vb_lock_client *me, const struc
 		return;
 	err = vb_lock_holder(me, g->lock, &h);
 	stay_alive(me);
-	if (err != 0 && !may_end_so(s, err))
+	/* A server that has begun again says so, for a while. */
+	if (err != 0 && !(err == -EAGAIN && forgets) && !may_end_so(s, err))
 		explore_go_wrong(s, "vb_lock_holder", err);
 	if (err != 0 || !vb_lock_valid(me, g))
 		return;
-	if (!h.held || h.lapsed || h.mode != g->mode || h.node != (self ? me->node : 0) ||
-	    (h.client != self && h.client != VB_PEER_NONE))
+	if (!explore_tells_of(&h, g, me))
 		answer_is_wrong(s, -EPROTO, g->lock,
 				"vb_lock_holder does not tell of who holds the lock");
 }

@@ -179,4 +179,10 @@ void explore_attempt(struct slot *s, struct vb_lock_client *me);
 /* One cycle of the liveness phase: true when it came to a grant and its release. */
 bool explore_cycle(struct slot *s, struct vb_lock_client *me);
 
+/* ---- explore_holder.c ---- */
+
+/* Whether that may be told of a lock that `me` holds so. */
+bool explore_tells_of(const struct vb_holder *h, const struct vb_grant *g,
+		      const struct vb_lock_client *me);
+
 #endif

@@ -729,3 +729,32 @@ void vb_tq_each_hold(const struct vb_tq *q, void (*fn)(void *ctx, const struct v
 	vb_list_for_each (it, (struct vb_list *)&q->expiry)
 		fn(ctx, vb_container_of(it, struct vb_tq_req, in_expiry));
 }
+
+bool vb_tq_held(struct vb_tq *q, uint64_t lock, enum vb_mode *mode, unsigned *holders,
+		const struct vb_tq_owner **alone)
+{
+	static const enum vb_mode by_strength[VB_MODES] = {VB_EXCLUSIVE, VB_SHARED_INTENT_EXCLUSIVE,
+							   VB_UPDATE,    VB_INTENT_EXCLUSIVE,
+							   VB_SHARED,    VB_INTENT_SHARED};
+	const struct vb_tq_lock *l = find_lock(q, lock);
+	unsigned strongest = 0;
+
+	*holders = 0;
+	*alone = NULL;
+	for (unsigned m = 0; l != NULL && m < VB_MODES; m++)
+		*holders += l->granted[m];
+	if (*holders == 0)
+		return false;
+	while (l->granted[by_strength[strongest]] == 0)
+		strongest++;
+	*mode = by_strength[strongest];
+	if (strongest > 2)
+		return true;
+	vb_list_for_each (it, (struct vb_list *)&l->holders) {
+		const struct vb_tq_req *r = vb_container_of(it, struct vb_tq_req, in_lock);
+
+		if (r->mode == *mode)
+			*alone = r->owner;
+	}
+	return true;
+}

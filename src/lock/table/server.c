@@ -288,6 +288,24 @@ static int do_renew(struct vb_locktab_agent *a, struct vb_locktab_session *ss,
 	return 0;
 }
 
+/* An agent that does not know yet what the one before it has granted does not know who has a lock. */
+static int do_holder(struct vb_locktab_agent *a, struct vb_locktab_session *ss,
+		     const struct vb_locktab_ask *ask, uint64_t now)
+{
+	const struct vb_tq_owner *alone;
+	enum vb_mode mode;
+	unsigned holders;
+
+	if (in_grace(a, now))
+		return -ENOBUFS;
+	if (!vb_tq_held(a->q, ask->lock, &mode, &holders, &alone))
+		return 0;
+	ss->answer.waited_ns = 1 + (uint64_t)mode;
+	ss->answer.ticket = alone != NULL ? alone->name : VB_PEER_NONE;
+	ss->answer.count = holders - (alone != NULL);
+	return 0;
+}
+
 static int do_it(struct vb_locktab_agent *a, struct vb_locktab_session *ss,
 		 const struct vb_locktab_ask *ask, uint64_t now)
 {
@@ -307,6 +325,8 @@ static int do_it(struct vb_locktab_agent *a, struct vb_locktab_session *ss,
 		return do_reassert(a, ss, ask, now);
 	case VB_LOCKTAB_RENEW:
 		return do_renew(a, ss, ask, now);
+	case VB_LOCKTAB_HOLDER:
+		return do_holder(a, ss, ask, now);
 	}
 	return -EINVAL;
 }

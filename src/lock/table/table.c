@@ -401,6 +401,22 @@ int vb_locktab_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t unt
 	return err;
 }
 
+int vb_locktab_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out)
+{
+	struct vb_locktab_asking q = {.ask = {.kind = VB_LOCKTAB_HOLDER, .lock = lock}};
+	int err = vb_locktab_request(me, &q, VB_FOREVER);
+
+	if (err == 0)
+		err = q.answer.err == -ENOBUFS ? -EAGAIN : (int)q.answer.err;
+	if (err != 0 || q.answer.waited_ns == 0)
+		return err;
+	out->held = true;
+	out->mode = (enum vb_mode)(q.answer.waited_ns - 1);
+	out->readers = q.answer.count;
+	vb_lock_name_holder(q.answer.ticket, out);
+	return 0;
+}
+
 /* ---- opening ---- */
 
 /* Requests that exclude a waiting one do not pass it. */

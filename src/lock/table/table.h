@@ -148,6 +148,11 @@ void vb_tq_renew(struct vb_tq *q, struct vb_tq_req *r, uint64_t now_ns);
 /* Ends what is overdue, and says when the next thing will be (VB_FOREVER: nothing). */
 uint64_t vb_tq_tend(struct vb_tq *q, uint64_t now_ns);
 
+/* The strongest of the modes in which a lock is held, and how many have it; false: nobody has.  *alone: who has it in
+ * that mode, if no two can; else NULL. */
+bool vb_tq_held(struct vb_tq *q, uint64_t lock, enum vb_mode *mode, unsigned *holders,
+		const struct vb_tq_owner **alone);
+
 /* The hold of a lock with that ticket; NULL.  Agents that serve side by side give the same tickets, and
  * what they have granted may come to one. */
 struct vb_tq_req *vb_tq_by_ticket(const struct vb_tq_owner *o, uint64_t lock, uint64_t ticket);
@@ -192,6 +197,7 @@ void vb_locktab_release_all(struct vb_lock_client *me, struct vb_grant *grants, 
 int vb_locktab_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int vb_locktab_convert(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode mode,
 		       uint64_t until_ns);
+int vb_locktab_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out);
 bool vb_locktab_spares_oldest(const struct vb_lock_space *s);
 unsigned vb_locktab_bypass(unsigned clients, enum vb_mode mode);
 
@@ -204,8 +210,8 @@ unsigned vb_locktab_bypass(unsigned clients, enum vb_mode mode);
 	.server_open = vb_locktab_server_open, .server_close = vb_locktab_server_close,            \
 	.acquire = vb_locktab_acquire, .try_acquire = vb_locktab_try,                              \
 	.release = vb_locktab_release, .release_all = vb_locktab_release_all,                      \
-	.convert = vb_locktab_convert, .renew = vb_locktab_renew, .serve = vb_locktab_serve,       \
-	.tend = vb_locktab_tend
+	.convert = vb_locktab_convert, .renew = vb_locktab_renew, .holder = vb_locktab_holder,     \
+	.serve = vb_locktab_serve, .tend = vb_locktab_tend
 
 /* ---- messages and mailboxes (mail.c) ---- */
 
@@ -218,6 +224,7 @@ enum vb_locktab_kind {
 	VB_LOCKTAB_END,      /* all that the client holds at this agent; ref: of how many */
 	VB_LOCKTAB_REASSERT, /* ref: ticket of a grant by an agent that is gone */
 	VB_LOCKTAB_RENEW,    /* ref: ticket */
+	VB_LOCKTAB_HOLDER,   /* who has it */
 };
 
 #define VB_LOCKTAB_BOUNDED 1u /* ask.flags: the client holds something elsewhere */
@@ -233,10 +240,11 @@ _Static_assert(sizeof(struct vb_locktab_ask) == 40, "fits a message");
 
 struct vb_locktab_answer {
 	uint64_t number;    /* of the request */
-	uint64_t ticket;    /* acquire: names the grant.  Convert: the token */
-	uint64_t waited_ns; /* from the request's arrival to the grant, on the agent's clock */
+	uint64_t ticket;    /* acquire: names the grant.  Convert: the token.  HOLDER: a name */
+	uint64_t waited_ns; /* from the request's arrival to the grant, on the agent's clock;
+			     * HOLDER: the mode, and 1 more */
 	int32_t err;        /* -EINPROGRESS: it waits; -ENOBUFS: come again; -ENXIO: not my lock */
-	uint32_t count;     /* END: how many were released (-ESTALE: none) */
+	uint32_t count; /* END: how many were released (-ESTALE: none); HOLDER: how many others */
 };
 _Static_assert(sizeof(struct vb_locktab_answer) <= VB_MSG_DATA, "fits a message");
 

@@ -12,6 +12,7 @@
  *              lease in the end: 1 SEND, and "you stand in the queue" (1 SEND)
  *   release    1 SEND and its answer
  *   renew      1 SEND and its answer; a reader's, 1 SEND more
+ *   holder     1 SEND and its answer
  *   try        as a release; never queued
  *
  *   Promises   shared and exclusive, in the order in which requests reach the server; readers that
@@ -356,6 +357,16 @@ static void trad_refuse(struct vb_lock_server *s, const struct vb_msg *request,
 	vb_rpc_reply(s->answers, s->ep, request, &reply);
 }
 
+static void trad_answer_holder(const struct trad_server *t, const struct vb_msg *request)
+{
+	struct vb_msg reply = {.len = sizeof(struct vb_answer)};
+	struct vb_answer answer;
+
+	vb_served_tell(t->s, t->e, t->now, &answer);
+	memcpy(reply.data, &answer, sizeof(answer));
+	vb_rpc_reply(t->s->answers, t->s->ep, request, &reply);
+}
+
 /* So long that no client that is remembered can be repeating a request, or be waiting. */
 static uint64_t trad_keep_ns(const struct vb_lock_space *space)
 {
@@ -382,6 +393,10 @@ void trad_serve(struct vb_lock_server *s, const struct vb_msg *request, uint64_t
 		return;
 	}
 	t.e = vb_local(s->space->fabric, vb_lock_entry(s->space, ask.lock), sizeof(*t.e));
+	if (request->tag == TRAD_HOLDER) {
+		trad_answer_holder(&t, request);
+		return;
+	}
 	c = trad_client_of(&t.m, request->from, t.now, trad_keep_ns(s->space));
 	s->priv = t.m;
 	vb_served_room(s, c != NULL);
@@ -591,6 +606,13 @@ int trad_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 	};
 
 	return vb_ask_renew(me, c, &r, until_ns, &vb_claim_as(struct trad_claim, c)->ticket);
+}
+
+int trad_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out)
+{
+	const struct trad_options *o = me->space->options;
+
+	return vb_ask_holder(me, TRAD_HOLDER, lock, o->ask_for, out);
 }
 
 int trad_release(struct vb_lock_client *me, struct vb_claim *c)

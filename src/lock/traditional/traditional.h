@@ -96,6 +96,8 @@ enum trad_tag {
 	/* The same as TRAD_WITHDRAW for what a reader's renewal has brought, if it was the last request:
 	 * the client holds the lock by an earlier one, too. */
 	TRAD_FORGO,
+	/* Asks who has it; nothing is remembered of that. */
+	TRAD_HOLDER,
 };
 
 static inline bool trad_is_shared(uint16_t tag)
@@ -112,6 +114,7 @@ int trad_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_n
 int trad_try(struct vb_lock_client *me, struct vb_claim *c);
 int trad_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int trad_release(struct vb_lock_client *me, struct vb_claim *c);
+int trad_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out);
 int trad_server_open(struct vb_lock_server *s);
 /* readers_pass: how many readers may pass a waiting writer. */
 void trad_serve(struct vb_lock_server *s, const struct vb_msg *request, uint64_t readers_pass);
@@ -126,6 +129,6 @@ extern const struct vb_opt trad_ro_options[];
 	.options_size = sizeof(struct trad_options), .verbs_uncontended = "2 SEND + 2 SEND",       \
 	.verbs_contended = "2 SEND (2 more when a waiter asks again) + 2 SEND",                    \
 	.acquire = trad_acquire, .try_acquire = trad_try, .renew = trad_renew,                     \
-	.release = trad_release
+	.release = trad_release, .holder = trad_holder
 
 #endif

@@ -57,22 +57,26 @@ static const struct promised promises[] = {
 	 .cases = 18},
 	{.lock = "rpc",
 	 .caps = S_X | VB_LOCK_SURVIVES | VB_LOCK_TOKEN | VB_LOCK_SERVER,
-	 .cases = 17},
+	 .cases = 17,
+	 .told = TOLD_NAME},
 	{.lock = "traditional",
 	 .caps = S_X | VB_LOCK_FIFO | VB_LOCK_SURVIVES | VB_LOCK_TOKEN | VB_LOCK_SERVER,
 	 .in_turn = true,
-	 .cases = 19},
+	 .cases = 19,
+	 .told = TOLD_NAME},
 	/* Ten readers. */
 	{.lock = "traditional-ro",
 	 .caps = S_X | VB_LOCK_FIFO | VB_LOCK_SURVIVES | VB_LOCK_TOKEN | VB_LOCK_SERVER,
 	 .pass_writer = 10,
-	 .cases = 18},
+	 .cases = 18,
+	 .told = TOLD_NAME},
 	{.lock = "rma-rw", .caps = S_X | VB_LOCK_MESSAGES, .cases = 16},
 	{.lock = "table",
 	 .caps = S_X | VB_LOCK_FIFO | VB_LOCK_SURVIVES | VB_LOCK_TOKEN | VB_LOCK_SERVER |
 		 VB_LOCK_UPDATE | VB_LOCK_INTENT | VB_LOCK_DENIES,
 	 .in_turn = true,
-	 .cases = 20},
+	 .cases = 20,
+	 .told = TOLD_NAME},
 };
 
 /* NULL: the library has no such lock. */
