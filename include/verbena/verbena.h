@@ -58,6 +58,43 @@ enum vb_error {
 const char *vb_strerror(int err);
 
 /*
+ * Where the library gets memory from, if not from the C library: functions of the program.  All five are needed.  May
+ * grow at its end.
+ *
+ * They are called by any thread at any time, several at once, also by threads of the library's own and on stacks of
+ * 16 KiB.  What they return is aligned as malloc's, or NULL: the call then fails with -ENOMEM, or does without, as it
+ * would with the C library's.  They are asked for no piece of 0 bytes and given no NULL.  They call nothing of Verbena.
+ */
+struct vb_allocator {
+	/* The first argument of each function. */
+	void *ctx;
+	void *(*alloc)(void *ctx, size_t bytes);
+	/* Of zeros. */
+	void *(*alloc_zeroed)(void *ctx, size_t bytes);
+	/* `align` is a power of two, and `bytes` a multiple of it. */
+	void *(*alloc_aligned)(void *ctx, size_t align, size_t bytes);
+	/* Of a piece that alloc, alloc_zeroed or resize has returned; as realloc. */
+	void *(*resize)(void *ctx, void *piece, size_t bytes);
+	/* Of a piece that any of them has returned. */
+	void (*release)(void *ctx, void *piece);
+};
+
+/*
+ * Has all memory of the library's own come from an allocator of the program's, before any other call; NULL: from the C
+ * library, as if it had never been set.  It is copied.  What is open has its memory from there, and gives it back when
+ * it is closed; a thread's state (its scheduler) goes when the thread ends, that of the main thread with the process.
+ *
+ * Not from there come what is mapped (nodes' memory, coroutines' stacks, segments) and what other libraries allocate
+ * for themselves, the C library included.
+ *
+ *   -EBUSY   the library has had memory before
+ *   -EINVAL  a function is missing
+ *
+ * Threads: any, alone.
+ */
+int vb_allocator_set(const struct vb_allocator *allocator);
+
+/*
  * The log.  The library says what went wrong, why and what to do about it, one line each, on
  * standard error.  A program has the lines itself with vb_log_set, and says with vb_log_levels
  * which there are.

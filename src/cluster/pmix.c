@@ -72,11 +72,12 @@ static int load(void)
 	return 0;
 }
 
+/* Its own library has allocated it. */
 static void value_free(pmix_value_t *v)
 {
 	if (v->type == PMIX_STRING)
-		free(v->data.string);
-	free(v);
+		(free)(v->data.string);
+	(free)(v);
 }
 
 static int job_size(uint32_t *hosts)

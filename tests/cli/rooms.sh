@@ -71,6 +71,13 @@ rings() { # SRC SYMBOLS
 	calls "$1" "$2" | tsort 2>&1 >/dev/null | grep -v 'loop:$'
 }
 
+# Calls for memory that go past base/alloc.c, but for what other libraries have allocated.
+foreign_memory() { # SYMBOLS
+	awk '$3 == "U" && $1 !~ /^base_alloc\.c$/ &&
+		$2 ~ /^(malloc|calloc|realloc|reallocarray|aligned_alloc|posix_memalign|memalign|valloc|str(n)?dup|v?asprintf|free)$/ &&
+		!($2 == "free" && $1 ~ /^(cluster_pmix|fabric_ucx_info|lock_table_persist)\.c$/) { print $1, $2 }' "$1"
+}
+
 # Rows of the map: "| what | where | tests |".
 map() { # PAGE
 	awk '/^\| I want to change/ { inside = 1; getline; next } inside && !/^\|/ { exit } inside' "$1"
@@ -115,6 +122,9 @@ mkdir -p "$work/tests/unit"
 echo '	pid = fork();' >"$work/tests/unit/x.c"
 is 'a fork that is not fork_child is found' test "$(forks "$work/tests" | wc -l)" = 1
 
+printf '%s\n' 'lock_a_x.c malloc U' 'base_alloc.c malloc U' 'cluster_pmix.c free U' >"$work/symbols"
+is 'memory from elsewhere is found' test "$(foreign_memory "$work/symbols")" = 'lock_a_x.c malloc'
+
 # Names stand in one column, beside the line to the tool or below it.
 drawn=$(awk '/^```/ { code++ } code == 1' "$page" | grep -oE '^ {15}\| {17}[a-z]+ |^ {17}[a-z]+ ' |
 	tr -d '| ' | tac | xargs)
@@ -130,6 +140,15 @@ if [ "$(calls "$top/src" "$work/symbols" | wc -l)" -ge 200 ]; then
 		test -z "$(rings "$top/src" "$work/symbols" | tee "$work/out")"
 else
 	skip 'the files of a folder call one way' 'these objects do not tell who calls whom'
+fi
+# In the library: what only the tools have may do as it likes.
+awk -v dirs="$(cd "$top/src" && ls -d base task cluster fabric rpc lock store txn cc | xargs)" '
+	BEGIN { n = split(dirs, d); for (i = 1; i <= n; i++) in_library[d[i]] }
+	{ split($1, part, "_") } part[1] in in_library' "$work/symbols" >"$work/library"
+if [ "$(grep -c ' vb_\(malloc\|calloc\|free\) U' "$work/library")" -ge 50 ]; then
+	is 'the library asks for memory in one place' test -z "$(foreign_memory "$work/library" | tee "$work/out")"
+else
+	skip 'the library asks for memory in one place' 'these objects do not tell what they call'
 fi
 is 'children of tests end with them' test -z "$(forks "$top/tests" | tee "$work/out")"
 is 'the map has its rows' test "$(map "$page" | wc -l)" -ge 10

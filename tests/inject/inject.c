@@ -316,6 +316,46 @@ WRAP(void, free, void *p)
 	__real_free(p);
 }
 
+/* The library asks by these names (base/alloc.h), each time from where it asks. */
+#define LIBRARY(type, name, ...)                                                                   \
+	type __wrap_vb_##name(__VA_ARGS__);                                                        \
+	type __wrap_vb_##name(__VA_ARGS__)
+
+LIBRARY(void *, malloc, size_t bytes)
+{
+	return FAILS(INJECT_MEMORY, "malloc", ENOMEM) ? NULL : HOLD(__real_malloc(bytes));
+}
+
+LIBRARY(void *, calloc, size_t n, size_t bytes)
+{
+	return FAILS(INJECT_MEMORY, "calloc", ENOMEM) ? NULL : HOLD(__real_calloc(n, bytes));
+}
+
+LIBRARY(void *, realloc, void *p, size_t bytes)
+{
+	return FAILS(INJECT_MEMORY, "realloc", ENOMEM)
+		       ? NULL
+		       : moved(p, __real_realloc(p, bytes), __builtin_return_address(0));
+}
+
+LIBRARY(void *, aligned_alloc, size_t align, size_t bytes)
+{
+	return FAILS(INJECT_MEMORY, "aligned_alloc", ENOMEM)
+		       ? NULL
+		       : HOLD(__real_aligned_alloc(align, bytes));
+}
+
+LIBRARY(char *, strdup, const char *s)
+{
+	return FAILS(INJECT_MEMORY, "strdup", ENOMEM) ? NULL : HOLD(__real_strdup(s));
+}
+
+LIBRARY(void, free, void *p)
+{
+	drop(p);
+	__real_free(p);
+}
+
 /* ---- mappings ---- */
 
 WRAP(void *, mmap64, void *at, size_t bytes, int prot, int flags, int fd, off_t offset)

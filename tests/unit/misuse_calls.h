@@ -24,6 +24,7 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 
 #define FABRIC_CALLS(X)                                                                            \
 	X(vb_strerror, VOID(vb_strerror(0)), 0, NOWHERE, 0, 0)                                     \
+	X(vb_allocator_set, vb_allocator_set(NULL), -EBUSY, NOWHERE, 0, 0)                         \
 	X(vb_log_set, vb_log_set(NULL, NULL), 0, NOWHERE, 0, 0)                                    \
 	X(vb_log_send,                                                                             \
 	  all(2, VOID(vb_log_send(NULL, &o.message)), VOID(vb_log_send(&o.socket, NULL))), 0,      \

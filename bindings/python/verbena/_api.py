@@ -182,6 +182,8 @@ int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed);
 # Public, and not bound: the name and why.
 UNBOUND = {
     "vb_log_send": "only its address is wanted, for vb_log_set: Log",
+    "vb_allocator_set": "its functions are called by threads and on stacks that are no place for an interpreter",
+    "vb_allocator": "of vb_allocator_set",
     "vb_log_fn": "a function's address: that of vb_log_send, or none. One in Python would run on stacks of"
     " 16 KiB, of coroutines: no place for an interpreter, its signal handlers and finalizers",
     "vb_log_message": "of vb_log_fn; in Python Message",

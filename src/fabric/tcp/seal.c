@@ -71,10 +71,10 @@ static void nonce_next(struct way *w, enum tcp_mode mode, uint8_t nonce[12])
 
 struct tcp_seal *tcp_seal_new(enum tcp_mode mode, const uint8_t *sending, const uint8_t *receiving)
 {
-	struct tcp_seal *s = NULL;
-
 	/* libsodium wants its state so. */
-	if (posix_memalign((void **)&s, 64, sizeof(*s)) != 0)
+	struct tcp_seal *s = aligned_alloc(64, (sizeof(*s) + 63) & ~(size_t)63);
+
+	if (s == NULL)
 		return NULL;
 	memset(s, 0, sizeof(*s));
 	s->mode = mode;

@@ -56,7 +56,7 @@ static void ask_context(const struct ucx_lib *lib, ucp_context_h context, struct
 	fclose(to);
 	if (text != NULL)
 		read_transports(out, text);
-	free(text);
+	(free)(text);
 }
 
 int ucx_info(struct ucx_info *out, const char **why)

@@ -345,7 +345,7 @@ static int name_file(const struct vb_lock_server *s, char path[VB_LOCKTAB_PATH])
 		return vb_fail(-errno, "persist=%s: %s; make that directory", dir, strerror(errno));
 	n = snprintf(path, VB_LOCKTAB_PATH - 4, "%s/%s.%u.%u", whole, s->space->name, s->node,
 		     s->worker);
-	free(whole);
+	(free)(whole);
 	if (n >= (int)VB_LOCKTAB_PATH - 4 || strchr(s->space->name, '/') != NULL)
 		return vb_fail(-EINVAL,
 			       "persist=%s: the path is too long, or the space's name '%s' is no "
