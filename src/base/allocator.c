@@ -5,6 +5,7 @@
 
 #include <verbena/verbena.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 
 int vb_allocator_set(const struct vb_allocator *a)
