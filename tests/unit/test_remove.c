@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "child.h"
 #include "fabric/fabric.h"
+#include "fabric/own/inner.h"
 #include "lock/lock.h"
 #include "lock/protocols.h"
 #include "own_memory.h"
@@ -559,6 +560,56 @@ static void test_first_is_last(void **state)
 	assert_int_equal(vb_fabric_close(f), 0);
 }
 
+/* Who holds on a provider's memory looks again, behind its own word, whether somebody has begun to remove. */
+static struct {
+	bool on, held;
+	vb_peer remover;
+	uint64_t number; /* of the region's entry */
+} between;
+
+/* In front of the first verb behind the word, another process's CAS of the entry's `by` lands. */
+static int post_between(void *ctx, void *ep, const struct vb_provider_verb *v, unsigned n)
+{
+	struct memory *m = ctx;
+
+	if (between.held)
+		__atomic_store_n((uint64_t *)(m->node[0] + between.number * OWN_ENTRY +
+					      offsetof(struct own_entry, by)),
+				 between.remover, __ATOMIC_SEQ_CST);
+	between.held = between.on && v->op == VB_PROVIDER_CAS && v->compare == 0 &&
+		       v->offset >= OWN_ENTRY * OWN_ENTRIES && v->value >> 40 != 0 &&
+		       v->value >> 40 < OWN_ENTRIES;
+	if (between.held)
+		between.number = v->value >> 40;
+	between.on &= !between.held;
+	return memory_post(ctx, ep, v, n);
+}
+
+static void test_own_looks_again(void **state)
+{
+	const struct vb_lock_space_params p = {
+		.lock = "cas", .name = "s", .locks = LOCKS, .servers = NODES, .fencing = true};
+	struct memory *m = new_memory();
+	struct vb_lock_space *s;
+	struct vb_fabric *f;
+	struct vb_ep *ep;
+
+	(void)state;
+	m->p.post = post_between;
+	assert_int_equal(vb_fabric_provide(&m->p, &f), 0);
+	assert_int_equal(vb_lock_space_close(open_space(f, "s", "cas", LOCKS)), 0);
+	assert_int_equal(vb_ep_open(f, 0, &ep), 0);
+	between.remover = ep->self;
+	between.on = true;
+	SAYS(vb_lock_space_open(f, &p, &s), -EAGAIN, "being removed");
+	assert_false(between.on);
+	vb_ep_close(ep);
+	/* Its word is given back: nobody holds. */
+	assert_int_equal(vb_lock_space_remove(f, "s"), 0);
+	assert_int_equal(vb_fabric_close(f), 0);
+	memory_free(m);
+}
+
 /* ---- processes of a provider's memory: a fabric each ---- */
 
 #define PROCESSES 3
@@ -651,6 +702,7 @@ int main(void)
 		cmocka_unit_test(test_dies_in_the_middle),
 		cmocka_unit_test(test_taken),
 		cmocka_unit_test(test_first_is_last),
+		cmocka_unit_test(test_own_looks_again),
 		cmocka_unit_test(test_own_at_once),
 	};
 
