@@ -233,12 +233,14 @@ static bool run_for(struct vb_txn *t, struct vb_lane *lane, unsigned stage, unsi
 	return failed;
 }
 
+/* A verb whose answer is lost may never have happened, and nobody but us knows of it: who meets the lock waits for
+ * a lease first, and the last transactions of a run meet nobody. */
 static void let_readers_go(struct vb_txn *t, struct vb_lane *lane)
 {
 	unsigned n = pick(t, VB_ITEM_HELD_S | VB_ITEM_HELD_X);
 
-	t->kept |= run_for(t, lane, t->me->db->cc->release, n);
-	t->tainted |= t->kept;
+	if (vb_unlikely(run_for(t, lane, t->me->db->cc->release, n)))
+		vb_txn_release(t, lane, n);
 }
 
 /* What is written is held until it is let go; if not, others may have written it, too. */
@@ -289,6 +291,29 @@ void vb_txn_write_back(struct vb_txn *t)
 }
 
 /*
+ * What it still holds, of an unknown commit that is known by now.  Not earlier: others might have written what it
+ * had read, and then its commit point lands.  What it has written is let go with its commit, if that has happened.
+ */
+static void let_learned_go(struct vb_coordinator *me, struct vb_lane *lane)
+{
+	struct vb_txn *t = &me->txn, was = *t;
+	bool committed = (lane->status & VB_TS_STATE) == VB_TS_COMMITTED;
+	unsigned n;
+
+	t->ts = vb_ts_name(lane->status);
+	t->item = lane->item;
+	t->n = lane->n_items;
+	for (unsigned i = 0; i < t->n && committed; i++)
+		if (t->item[i].flags & VB_ITEM_WRITE)
+			t->item[i].flags &= (uint16_t)~VB_ITEM_HELD_X;
+	n = pick(t, VB_ITEM_HELD_S | VB_ITEM_HELD_X);
+	if (n > 0)
+		vb_txn_release(t, lane, n);
+	lane->n_items = 0;
+	*t = was;
+}
+
+/*
  * The answer of the commit point was lost.  Either the transaction is committed, or from here on it
  * cannot be any more.  Its commit stage has not been run: if it is committed, that is still to be
  * done.
@@ -316,10 +341,10 @@ static int learn(struct vb_coordinator *me, struct vb_lane *lane)
 			"txn: an unknown commit had happened");
 	VB_SOMETIMES_IF(lane->status != (name | VB_TS_COMMITTED), 20000,
 			"txn: an unknown commit had not happened");
-	if (!me->db->recovery)
-		return 0;
-	err = vb_lane_finish(me, lane);
+	err = me->db->recovery ? vb_lane_finish(me, lane) : 0;
 	lane->unknown = err != 0;
+	if (err == 0)
+		let_learned_go(me, lane);
 	return err;
 }
 

@@ -237,6 +237,7 @@ struct vb_lane {
 	uint64_t copy[VB_COPIES_MAX];
 	bool copies_known, copies_late;
 	uint8_t copies_gone;
+	unsigned n_items; /* of `item`, as long as `unknown` */
 };
 
 struct vb_coordinator {
@@ -337,6 +338,8 @@ void vb_txn_begin_whole(struct vb_txn *t);
 int vb_txn_end_whole(struct vb_txn *t);
 /* Gives locks back after vb_txn_doom. */
 void vb_txn_clean(struct vb_txn *t);
+/* Lets the first n of t->some go, again and again until it is known that they are; else the transaction is `kept`. */
+void vb_txn_release(struct vb_txn *t, struct vb_lane *lane, unsigned n);
 /* The same, and what the call returns that had to end it. */
 int vb_txn_fail(struct vb_txn *t);
 int vb_txn_item(struct vb_txn *t, struct vb_table *table, uint64_t key, bool write,

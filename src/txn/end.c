@@ -3,56 +3,7 @@
 #define VB_LOG_ROOM "txn"
 
 #include "base/log.h"
-#include "base/sometimes.h"
 #include "txn/db.h"
-
-#define RELEASE_TRIES 8u
-
-/* What a server that has not been told not to may still give us. */
-static void may_come_yet(struct vb_item **items, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++)
-		if (items[i]->flags & (VB_ITEM_MAYBE | VB_ITEM_MAYBE_S))
-			items[i]->status = VB_TXN_FABRIC;
-}
-
-/* Until it is known that nothing is held any more; what cannot be known taints the name. */
-static void release(struct vb_txn *t, struct vb_lane *lane, unsigned n)
-{
-	struct vb_coordinator *me = t->me;
-	unsigned stage = me->db->cc->release;
-	int error = t->error;
-
-	for (unsigned tries = 0; tries < RELEASE_TRIES; tries++) {
-		bool done = true, told = true;
-		unsigned asked;
-
-		VB_SOMETIMES_IF(tries > 0, 100, "txn: a release is repeated");
-		if (tries > 0)
-			vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
-		if (vb_cc_sequenced(me->db->cc))
-			told = vb_txn_write_floors(t, lane, t->some, n) == 0;
-		/* Those whose server may still do what it was asked to: the release must come to it
-		 * behind that. */
-		asked = vb_items_to_front(t->some, n, VB_ITEM_ASKED, 0);
-		if (asked > 0)
-			vb_call_stage(t, stage, t->some, asked);
-		if (n > asked && !(me->db->rpc_stages & 1u << stage))
-			(void)vb_txn_place_items(t, t->some + asked, n - asked);
-		if (n > asked)
-			vb_stage_run(t, lane, stage, t->some + asked, n - asked);
-		if (!told)
-			may_come_yet(t->some, n);
-		for (unsigned i = 0; i < n; i++)
-			done &= t->some[i]->status == 0;
-		if (done || t->error == -VB_EPEERGONE)
-			break;
-	}
-	for (unsigned i = 0; i < n; i++)
-		t->kept |= t->some[i]->status != 0;
-	t->tainted |= t->kept;
-	t->error = error;
-}
 
 static unsigned pick_held(struct vb_txn *t)
 {
@@ -97,7 +48,7 @@ void vb_txn_clean(struct vb_txn *t)
 	 * the next try. */
 	t->tainted |= lane->late;
 	if (n > 0)
-		release(t, lane, n);
+		vb_txn_release(t, lane, n);
 	me->keep_age = me->db->cc->caps & VB_CC_AGE && t->cause != VB_TXN_USER && !t->tainted;
 	me->aborts[t->cause]++;
 	if (me->db->watch != NULL)
@@ -194,6 +145,7 @@ static int commit(struct vb_coordinator *me)
 		t->cause = VB_TXN_FABRIC;
 		t->error = err;
 		t->tainted = true;
+		vb_txn_lane(me)->n_items = t->n;
 		if (watch != NULL)
 			watch->unknown(watch->ctx, t);
 		return err;
