@@ -67,6 +67,7 @@ struct vb_load_client {
 	unsigned number; /* of all clients */
 	unsigned type;   /* of the drawn transaction: index into ops->types */
 	unsigned n;      /* keys of it */
+	bool scouts;     /* ops->scout comes before it */
 	struct vb_txn_key *key;
 	int64_t amount; /* drawn; what it means is the workload's */
 	/* What the attempt that ran last adds to the sums that ops->judge compares, if it
@@ -113,6 +114,9 @@ struct vb_load_ops {
 	uint64_t (*records)(const struct vb_load *l);
 	/* Draws the client's next transaction: type, keys, amounts. */
 	void (*next)(struct vb_load_client *c);
+	/* Reads what the drawn transaction's keys depend on, in a transaction of its own before the first try.  Returns
+	 * what body does.  May be NULL. */
+	int (*scout)(struct vb_load_client *c, struct vb_coordinator *me);
 	/* Does it, between begin and commit; called again unchanged when it has to be tried again.
 	 * 0: it may commit; VB_LOAD_ROLLBACK, _ABSENT or _FULL; -EBADMSG: it has read what cannot be (c->why); or
 	 * what a call has returned. */

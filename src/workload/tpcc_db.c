@@ -56,6 +56,11 @@ static const struct vb_opt table[] = {
 		    "customers, and orders at first, of each district; fewer than "
 		    "3k for a small "
 		    "test"),
+	VB_OPT_FLAG(O, ahead, "ahead",
+		    "each transaction declares all its keys in one call before it reads "
+		    "anything, as calvin wants: a customer's name is looked up beforehand, the "
+		    "numbers of orders and payments are guessed, and it is tried again if that "
+		    "was wrong; not for the full mix"),
 	VB_LOAD_OPT_NO_DECLARE(O),
 	VB_OPT_END};
 #undef O
@@ -175,11 +180,38 @@ static void set_bounds(struct vb_load *l)
 	l->record_bytes_max = sizeof(struct tpcc_customer);
 }
 
+static int check_ahead(const struct tpcc_opts *o)
+{
+	if (!o->ahead)
+		return 0;
+	if (o->mix == MIX_FULL)
+		return vb_fail(-EINVAL, "--ahead: what a delivery, an order-status and a "
+					"stock-level touch is known "
+					"only from what they have read; take --mix new-order or "
+					"payment-new-order");
+	if (o->ranges || o->no_declare)
+		return vb_fail(-EINVAL,
+			       "--ahead declares all keys beforehand: it does not go with %s",
+			       o->ranges ? "--ranges, which finds some by scans" : "--no-declare");
+	return 0;
+}
+
+/* Those with which the tables are filled are the first. */
+static void begin_guesses(struct tpcc_db *db, uint64_t districts)
+{
+	db->guess = (void *)(db + 1);
+	for (uint64_t i = 0; i < districts; i++)
+		for (unsigned k = 0; k < TPCC_NUMBERED; k++)
+			db->guess[i][k].next = db->customers + 1;
+}
+
 static int init(struct vb_load *l)
 {
 	const struct tpcc_opts *o = tpcc_opts_of(l);
-	uint64_t districts = o->ranges ? o->warehouses * l->nodes * TPCC_DISTRICTS : 0;
-	struct tpcc_db *db = calloc(1, sizeof(*db) + districts * sizeof(db->waits_from[0]));
+	uint64_t districts = o->ranges || o->ahead ? o->warehouses * l->nodes * TPCC_DISTRICTS : 0;
+	struct tpcc_db *db =
+		calloc(1, sizeof(*db) + districts * (o->ahead ? sizeof(db->guess[0])
+							      : sizeof(db->waits_from[0])));
 
 	l->own = db;
 	if (db == NULL)
@@ -192,6 +224,8 @@ static int init(struct vb_load *l)
 		return vb_fail(-EINVAL,
 			       "--no-inserts: deliveries want orders; take --mix new-order or "
 			       "payment-new-order");
+	if (check_ahead(o) != 0)
+		return -EINVAL;
 	db->each = (uint32_t)o->warehouses;
 	db->warehouses = db->each * l->nodes;
 	db->customers = (uint32_t)o->customers;
@@ -199,7 +233,9 @@ static int init(struct vb_load *l)
 	db->names = db->customers < TPCC_NAMES ? db->customers : TPCC_NAMES;
 	db->delivered = db->customers * 7 / 10;
 	db->orders_max = (uint32_t)(o->customers + o->orders);
-	for (uint64_t i = 0; i < districts; i++)
+	if (o->ahead)
+		begin_guesses(db, districts);
+	for (uint64_t i = 0; i < districts && o->ranges; i++)
 		db->waits_from[i] = db->delivered + 1;
 	set_tables(l);
 	if (o->ranges)
@@ -281,12 +317,14 @@ static void next(struct vb_load_client *c)
 	d->warehouse = d->customer_warehouse = at * l->nodes + c->node;
 	d->district = d->customer_district = (uint32_t)vb_rng_below(&c->rng, TPCC_DISTRICTS);
 	d->date++;
+	c->scouts = false;
 	switch (c->type) {
 	case TPCC_NEW_ORDERS:
 		draw_new_order(c);
 		break;
 	case TPCC_PAYMENT:
 		draw_payment(c);
+		c->scouts = o->ahead && d->by_name;
 		break;
 	case TPCC_ORDER_STATUS:
 		draw_by_name(c);
@@ -300,6 +338,11 @@ static void next(struct vb_load_client *c)
 	}
 }
 
+static bool declares(const struct vb_load *l)
+{
+	return tpcc_opts_of(l)->ahead;
+}
+
 const struct vb_load_ops vb_load_tpcc = {
 	.name = "tpcc",
 	.summary = "TPC-C: orders, payments and deliveries of warehouses, five "
@@ -309,10 +352,12 @@ const struct vb_load_ops vb_load_tpcc = {
 	.types = types,
 	.n_types = TPCC_KINDS,
 	.client_bytes = sizeof(struct tpcc_drawn),
+	.declares = declares,
 	.init = init,
 	.fill = vb_tpcc_fill,
 	.records = vb_tpcc_records,
 	.next = next,
+	.scout = vb_tpcc_scout,
 	.body = vb_tpcc_body,
 	.committed = vb_tpcc_committed,
 	.count = vb_tpcc_count,

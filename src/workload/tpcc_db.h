@@ -5,6 +5,7 @@
  *	tpcc_db.c     options, sizes, draws, and the operations that the lab calls
  *	tpcc_fill.c   the population (clause 4.3.3)
  *	tpcc_txn.c    the five transactions (clause 2)
+ *	tpcc_ahead.c  what of their keys is known before they read anything, with --ahead
  *	tpcc_range.c  what of them is found by a scan, with --ranges
  *	tpcc_judge.c  the consistency conditions (clause 3.3.2)
  *
@@ -149,8 +150,15 @@ struct tpcc_opts {
 	uint64_t warehouses, orders, items, customers;
 	double remote_item, remote_payment, rollback;
 	int mix;
-	bool fixed, no_inserts, no_declare, ranges;
+	bool fixed, no_inserts, no_declare, ranges, ahead;
 };
+
+/* What the next order, or payment, of a district is going to be numbered: see tpcc_ahead.c. */
+struct tpcc_guess {
+	uint32_t next;
+	uint32_t anew; /* times that it was wrong */
+};
+enum tpcc_numbered { TPCC_ORDERS, TPCC_PAYMENTS, TPCC_NUMBERED };
 
 struct tpcc_db {
 	uint32_t warehouses, each; /* in all, and of a node */
@@ -158,6 +166,8 @@ struct tpcc_db {
 	uint32_t delivered;  /* orders of a district that were delivered before the
                           first run */
 	uint32_t orders_max; /* of a district */
+	/* With --ahead, for each district, behind this. */
+	struct tpcc_guess (*guess)[TPCC_NUMBERED];
 	/* With --ranges, for each district: no order before this one waits (tpcc_range.c). */
 	uint32_t waits_from[];
 };
@@ -183,6 +193,8 @@ struct tpcc_drawn {
 	/* With --ranges: what a scan gives, and the orders that the last attempt at a delivery took. */
 	struct vb_txn_row row[TPCC_RECENT * TPCC_LINES_MOST];
 	uint32_t took[TPCC_DISTRICTS];
+	/* With --ahead: the customer of the name, and the number that the last attempt has guessed. */
+	uint32_t of_name, guess, anew;
 };
 
 static inline const struct tpcc_db *tpcc_db_of(const struct vb_load *l)
@@ -228,6 +240,15 @@ int vb_tpcc_fill(struct vb_load *l, uint16_t node, const struct vb_load_progress
 uint64_t vb_tpcc_records(const struct vb_load *l);
 int vb_tpcc_body(struct vb_load_client *c, struct vb_coordinator *me);
 int vb_tpcc_committed(struct vb_load_client *c);
+/* The drawn customer's number; of those of a name the one in the middle. */
+uint32_t vb_tpcc_customer(struct vb_load_client *c, struct vb_coordinator *me, int *err);
+int vb_tpcc_scout(struct vb_load_client *c, struct vb_coordinator *me);
+/* The number that this attempt is going to have.  False: the district has no room for it. */
+bool vb_tpcc_guess(struct vb_load_client *c, enum tpcc_numbered what);
+/* 0: it is that; else the attempt is given up, and what is to be returned. */
+int vb_tpcc_guessed(struct vb_load_client *c, struct vb_coordinator *me, enum tpcc_numbered what,
+		    uint32_t is);
+int vb_tpcc_guessed_customer(struct vb_load_client *c, struct vb_coordinator *me, uint32_t is);
 void vb_tpcc_count(const struct vb_load *l, uint16_t node, struct vb_load_sums *sums);
 int vb_tpcc_judge(const struct vb_load *l, const struct vb_load_sums *sums, const int64_t *change,
 		  char *why, size_t size);

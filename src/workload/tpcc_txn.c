@@ -79,6 +79,21 @@ static int add_lines_of(struct vb_load_client *c, struct vb_coordinator *me, uin
 	return err;
 }
 
+/* Those of its rows; but a row of an ordered table has its range taken before its key (txn/scan.c): the first line
+ * takes that of all. */
+static void add_order_keys(struct vb_load_client *c, uint32_t order)
+{
+	const struct tpcc_drawn *d = c->own;
+	uint64_t key = tpcc_key(c->load, d->warehouse, d->district, order, 0);
+	bool ranges = tpcc_opts_of(c->load)->ranges;
+
+	tpcc_add_key(c, TPCC_ORDER, key, true);
+	if (!ranges)
+		tpcc_add_key(c, TPCC_NEW_ORDER, key, true);
+	for (unsigned i = ranges; i < d->lines; i++)
+		tpcc_add_key(c, TPCC_ORDER_LINE, key | i, true);
+}
+
 static int add_order(struct vb_load_client *c, struct vb_coordinator *me, uint32_t order,
 		     const int64_t *price)
 {
@@ -96,22 +111,16 @@ static int add_order(struct vb_load_client *c, struct vb_coordinator *me, uint32
 	bool ranges = tpcc_opts_of(c->load)->ranges;
 	int err = 0;
 
-	/* A row of an ordered table has its range taken before its key (txn/scan.c): the first line takes
-	 * that of all. */
 	if (ranges)
 		err = vb_tpcc_range_add(c, me, order);
 	if (err == 0 && ranges)
 		err = add_line(c, me, order, 0, price[0]);
-	tpcc_add_key(c, TPCC_ORDER, key, true);
-	if (!ranges)
-		tpcc_add_key(c, TPCC_NEW_ORDER, key, true);
-	for (unsigned i = 0; i < d->lines; i++) {
-		if (i > 0 || !ranges)
-			tpcc_add_key(c, TPCC_ORDER_LINE, key | i, true);
+	for (unsigned i = 0; i < d->lines; i++)
 		row.all_local &= d->line[i].supplier == d->warehouse;
-	}
-	if (err == 0)
+	if (err == 0 && !tpcc_opts_of(c->load)->ahead) {
+		add_order_keys(c, order);
 		err = tpcc_declare(c, me, first);
+	}
 	if (err == 0)
 		err = tpcc_insert(c, me, TPCC_ORDER, key, &row);
 	if (err == 0 && !ranges)
@@ -132,6 +141,9 @@ static int new_order(struct vb_load_client *c, struct vb_coordinator *me)
 	uint64_t district = tpcc_key(l, d->warehouse, d->district, 0, 0);
 	uint64_t customer = tpcc_key(l, d->warehouse, d->district, d->customer, 0);
 	bool no_inserts = tpcc_opts_of(l)->no_inserts;
+	/* Who is rolled back has no number. */
+	bool ahead =
+		tpcc_opts_of(l)->ahead && !no_inserts && d->line[d->lines - 1].item < db->items;
 	int64_t price[TPCC_LINES_MOST];
 	const struct tpcc_warehouse *w;
 	const struct tpcc_customer *who;
@@ -151,6 +163,8 @@ static int new_order(struct vb_load_client *c, struct vb_coordinator *me)
 			tpcc_add_key(c, TPCC_STOCK, tpcc_key(l, d->line[i].supplier, 0, item, 0),
 				     true);
 	}
+	if (ahead && vb_tpcc_guess(c, TPCC_ORDERS))
+		add_order_keys(c, d->guess);
 	err = tpcc_declare(c, me, 0);
 	w = tpcc_get(c, me, TPCC_WAREHOUSE, warehouse, &err);
 	in = tpcc_update(c, me, TPCC_DISTRICT, district, &err);
@@ -161,6 +175,10 @@ static int new_order(struct vb_load_client *c, struct vb_coordinator *me)
 		return err;
 	if (!no_inserts && in->next_order > db->orders_max)
 		return VB_LOAD_FULL;
+	if (ahead)
+		err = vb_tpcc_guessed(c, me, TPCC_ORDERS, in->next_order);
+	if (err)
+		return err;
 	c->seen += (int64_t)w->tax + in->tax + who->discount;
 	c->change[0] = 1;
 	in->next_order++;
@@ -170,8 +188,7 @@ static int new_order(struct vb_load_client *c, struct vb_coordinator *me)
 
 /* ---- payment ---- */
 
-/* The customer's number; of those of a name the one in the middle. */
-static uint32_t find_customer(struct vb_load_client *c, struct vb_coordinator *me, int *err)
+uint32_t vb_tpcc_customer(struct vb_load_client *c, struct vb_coordinator *me, int *err)
 {
 	const struct tpcc_drawn *d = c->own;
 	const struct tpcc_name *named;
@@ -228,6 +245,34 @@ static int add_history(struct vb_load_client *c, struct vb_coordinator *me, uint
 	return tpcc_insert(c, me, TPCC_HISTORY, key, &row);
 }
 
+/* Adds the keys that are not among the inputs. */
+static void pay_ahead(struct vb_load_client *c)
+{
+	const struct tpcc_drawn *d = c->own;
+	const struct vb_load *l = c->load;
+
+	if (d->by_name)
+		tpcc_add_key(
+			c, TPCC_CUSTOMER,
+			tpcc_key(l, d->customer_warehouse, d->customer_district, d->of_name, 0),
+			true);
+	if (!tpcc_opts_of(l)->no_inserts && vb_tpcc_guess(c, TPCC_PAYMENTS))
+		tpcc_add_key(c, TPCC_HISTORY, tpcc_key(l, d->warehouse, d->district, d->guess, 0),
+			     true);
+}
+
+/* Are they those? */
+static int paid_ahead(struct vb_load_client *c, struct vb_coordinator *me, uint32_t number,
+		      const struct tpcc_district *in)
+{
+	const struct tpcc_drawn *d = c->own;
+	int err = d->by_name ? vb_tpcc_guessed_customer(c, me, number) : 0;
+
+	if (err != 0 || tpcc_opts_of(c->load)->no_inserts)
+		return err;
+	return vb_tpcc_guessed(c, me, TPCC_PAYMENTS, in->payments + 1);
+}
+
 static int payment(struct vb_load_client *c, struct vb_coordinator *me)
 {
 	const struct tpcc_drawn *d = c->own;
@@ -235,7 +280,7 @@ static int payment(struct vb_load_client *c, struct vb_coordinator *me)
 	uint64_t warehouse = tpcc_key(l, d->warehouse, 0, 0, 0);
 	uint64_t district = tpcc_key(l, d->warehouse, d->district, 0, 0), history, customer;
 	uint64_t who = tpcc_key(l, d->customer_warehouse, d->customer_district, d->customer, 0);
-	bool no_inserts = tpcc_opts_of(l)->no_inserts;
+	bool no_inserts = tpcc_opts_of(l)->no_inserts, ahead = tpcc_opts_of(l)->ahead;
 	struct tpcc_warehouse *w;
 	struct tpcc_district *in;
 	struct tpcc_customer *of;
@@ -247,24 +292,31 @@ static int payment(struct vb_load_client *c, struct vb_coordinator *me)
 	tpcc_add_key(c, TPCC_DISTRICT, district, true);
 	if (!d->by_name || !tpcc_opts_of(l)->ranges)
 		tpcc_add_key(c, d->by_name ? TPCC_NAME : TPCC_CUSTOMER, who, !d->by_name);
+	if (ahead)
+		pay_ahead(c);
 	err = tpcc_declare(c, me, 0);
 	w = tpcc_update(c, me, TPCC_WAREHOUSE, warehouse, &err);
 	in = tpcc_update(c, me, TPCC_DISTRICT, district, &err);
-	number = find_customer(c, me, &err);
+	number = vb_tpcc_customer(c, me, &err);
 	if (err)
 		return err;
 	if (!no_inserts && in->payments >= tpcc_db_of(l)->orders_max)
 		return VB_LOAD_FULL;
+	if (ahead)
+		err = paid_ahead(c, me, number, in);
+	if (err)
+		return err;
 	w->ytd += d->amount;
 	in->ytd += d->amount;
 	history = tpcc_key(l, d->warehouse, d->district, ++in->payments, 0);
 	customer = tpcc_key(l, d->customer_warehouse, d->customer_district, number, 0);
 	first = c->n;
-	if (!no_inserts)
+	if (!no_inserts && !ahead)
 		tpcc_add_key(c, TPCC_HISTORY, history, true);
-	if (d->by_name)
+	if (d->by_name && !ahead)
 		tpcc_add_key(c, TPCC_CUSTOMER, customer, true);
-	err = tpcc_declare(c, me, first);
+	if (!ahead)
+		err = tpcc_declare(c, me, first);
 	of = tpcc_update(c, me, TPCC_CUSTOMER, customer, &err);
 	if (err)
 		return err;
@@ -293,7 +345,7 @@ static int last_order(struct vb_load_client *c, struct vb_coordinator *me, uint3
 	bool ranges = tpcc_opts_of(c->load)->ranges;
 	const struct tpcc_customer *who;
 	int err = 0;
-	uint32_t id = find_customer(c, me, &err);
+	uint32_t id = vb_tpcc_customer(c, me, &err);
 	uint64_t customer = tpcc_key(c->load, d->warehouse, d->district, id, 0);
 	unsigned first = c->n;
 
@@ -601,4 +653,19 @@ int vb_tpcc_committed(struct vb_load_client *c)
 		 "it added it, or what cannot be",
 		 d->strange);
 	return -EBADMSG;
+}
+
+int vb_tpcc_scout(struct vb_load_client *c, struct vb_coordinator *me)
+{
+	struct tpcc_drawn *d = c->own;
+	int err;
+
+	c->n = 0;
+	d->strange = NULL;
+	tpcc_add_key(c, TPCC_NAME,
+		     tpcc_key(c->load, d->customer_warehouse, d->customer_district, d->customer, 0),
+		     false);
+	err = tpcc_declare(c, me, 0);
+	d->of_name = vb_tpcc_customer(c, me, &err);
+	return d->strange != NULL ? vb_tpcc_committed(c) : err;
 }

@@ -673,6 +673,9 @@ static void test_refused(void **state)
 	(void)state;
 	refused("tpcc", "warehouses=40k", "--warehouses");
 	refused("tpcc", "no-inserts", "--mix");
+	refused("tpcc", "ahead", "--mix");
+	refused("tpcc", "ahead,mix=new-order,ranges", "--ranges");
+	refused("tpcc", "ahead,mix=new-order,no-declare", "--no-declare");
 }
 
 int main(void)

@@ -101,6 +101,11 @@ static inline int run_drawn(struct fixture *g, struct vb_coordinator *me, struct
 	int err;
 
 	d->drawn[c->type]++;
+	if (c->scouts) {
+		assert_int_equal(vb_txn_begin(me), 0);
+		assert_int_equal(g->load.ops->scout(c, me), 0);
+		assert_int_equal(vb_txn_commit(me), 0);
+	}
 	assert_int_equal(vb_txn_begin(me), 0);
 	err = g->load.ops->body(c, me);
 	if (err == VB_LOAD_ROLLBACK || err == VB_LOAD_FULL) {

@@ -123,6 +123,31 @@ static int attempt(struct vb_tbench_client *c)
 	return err;
 }
 
+/* What the drawn transaction's keys depend on is read in one of its own. */
+static VB_COLD int scout(struct vb_tbench_client *c)
+{
+	const struct vb_txn_params params = {
+		.isolation = (enum vb_isolation)c->u->plan->o.isolation,
+	};
+	int err;
+
+	do {
+		err = vb_txn_begin_with(c->me, &params);
+		if (err)
+			return err;
+		c->me->type = (uint8_t)c->load.type;
+		err = c->u->load.ops->scout(&c->load, c->me);
+		if (err == 0)
+			err = vb_txn_commit(c->me);
+		else if (err != -EAGAIN)
+			vb_txn_abort(c->me);
+	} while (err == -EAGAIN && !c->u->run.thread.drain &&
+		 vb_task_sleep_until(now_of(c) + vb_txn_least_pause(c->me) +
+				     vb_rng_below(&c->me->rng, PAUSE_NS << PAUSE_DOUBLES)) !=
+			 -ECANCELED);
+	return err;
+}
+
 /* The drawn transaction, until it commits or the run ends.  0, or what no further try would
  * better. */
 static int one_txn(struct vb_tbench_client *c)
@@ -133,6 +158,11 @@ static int one_txn(struct vb_tbench_client *c)
 
 	c->state->common.since_ns = first;
 	c->state->type = c->load.type;
+	if (vb_unlikely(c->load.scouts)) {
+		err = scout(c);
+		if (err)
+			return err;
+	}
 	for (uint32_t tries = 1;; tries++) {
 		uint32_t doubles = tries < PAUSE_DOUBLES ? tries : PAUSE_DOUBLES;
 

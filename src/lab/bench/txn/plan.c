@@ -326,7 +326,7 @@ static int check_declared(const struct vb_tbench_plan *p)
 				-EINVAL,
 				"'%s' wants all that a transaction touches to be declared in one "
 				"call, and the workload '%s' does not do that; bank, smallbank and "
-				"ycsb do, without --no-declare",
+				"ycsb do, without --no-declare, and tpcc with --ahead",
 				p->run[i].cc->name, p->load->name);
 	return 0;
 }
