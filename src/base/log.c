@@ -47,6 +47,7 @@ static const char *const rooms[] = {
 	"report",
 	"reproduce",
 	"rpc",
+	"serve",
 	"shiftlock",
 	"shiftlock-as-published",
 	"shm",

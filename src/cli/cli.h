@@ -30,7 +30,7 @@ extern const struct vb_command vb_command_list, vb_command_bench_lock, vb_comman
 	vb_command_bench_fabric, vb_command_check_lock, vb_command_check_txn,
 	vb_command_check_litmus, vb_command_check_history, vb_command_trace_export,
 	vb_command_trace_stat, vb_command_reproduce, vb_command_report, vb_command_dump,
-	vb_command_top, vb_command_doctor, vb_command_version, vb_command_help;
+	vb_command_top, vb_command_serve, vb_command_doctor, vb_command_version, vb_command_help;
 
 #define VB_ENDS(exit) (1u << ((exit) == VB_EXIT_INTERRUPTED ? 31 : (exit)))
 

@@ -22,6 +22,7 @@ int vb_exit_of(int err)
 		return VB_EXIT_USAGE;
 	case EBUSY:
 	case EEXIST:
+	case EADDRINUSE:
 		return VB_EXIT_BUSY;
 	case ENOMEM:
 	case ENOSPC:

@@ -242,6 +242,11 @@ void vb_lock_space_let_go(struct vb_lock_space *s);
 /* Removes the space, or does what somebody who has died had left of that: 0; -ENOENT, not said: there is none. */
 int vb_lock_space_end(struct vb_fabric *f, const char *name);
 
+/* As vb_lock_space_open, of a process that only serves the locks of its own nodes: the others' need not be there.
+ * No client may be opened on such a space. */
+int vb_lock_space_open_own(struct vb_fabric *fabric, const struct vb_lock_space_params *params,
+			   struct vb_lock_space **out);
+
 /* The first address of a server's header, and of a field in it. */
 #define vb_lock_header_field(space, node, field)                                                   \
 	((space)->header[node] + offsetof(struct vb_lock_header, field))

@@ -242,7 +242,7 @@ uint64_t vb_lock_lease_init_ns(const struct vb_fabric *f)
 	return usual > needs ? usual : needs;
 }
 
-static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
+static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p, bool own)
 {
 	struct vb_lock_shape shape;
 	int err;
@@ -283,7 +283,8 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p)
 	if (!s->base || !s->header || !s->server_cache || !s->worker_cache)
 		return vb_fail(-ENOMEM, "no memory for a lock space");
 	for (uint16_t n = 0; err == 0 && n < s->servers; n++)
-		err = open_region(s, n, p->options);
+		if (!own || vb_local(s->fabric, vb_addr_make(n, 0), 1) != NULL)
+			err = open_region(s, n, p->options);
 	if (err == 0 && s->ops->open)
 		err = s->ops->open(s);
 	return err;
@@ -302,16 +303,13 @@ static void free_space(struct vb_lock_space *s)
 	free(s);
 }
 
-int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_params *params,
-		       struct vb_lock_space **out)
+static int open_space(struct vb_fabric *fabric, const struct vb_lock_space_params *params, bool own,
+		      struct vb_lock_space **out)
 {
-	VB_SCHED_INSIDE(vb_sched_here());
 	const struct vb_lock_ops *ops;
 	struct vb_lock_space *s;
 	int err;
 
-	if (vb_any_null(fabric, params, out))
-		return -EINVAL;
 	err = vb_fabric_check(fabric);
 	if (err == 0)
 		err = check_params(params);
@@ -329,7 +327,7 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
 	pthread_mutex_init(&s->ghost_lock, NULL);
 	vb_list_init(&s->ghosts);
 	s->ghosts_forks = fabric->forks;
-	err = fill(s, params);
+	err = fill(s, params, own);
 	if (err) {
 		free_space(s);
 		return err;
@@ -338,6 +336,24 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
 	vb_opened_note(fabric, &s->opened);
 	*out = s;
 	return 0;
+}
+
+int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_params *params,
+		       struct vb_lock_space **out)
+{
+	VB_SCHED_INSIDE(vb_sched_here());
+
+	if (vb_any_null(fabric, params, out))
+		return -EINVAL;
+	return open_space(fabric, params, false, out);
+}
+
+int vb_lock_space_open_own(struct vb_fabric *fabric, const struct vb_lock_space_params *params,
+			   struct vb_lock_space **out)
+{
+	VB_SCHED_INSIDE(vb_sched_here());
+
+	return open_space(fabric, params, true, out);
 }
 
 int vb_lock_space_close(struct vb_lock_space *s)

@@ -180,7 +180,7 @@ smaller() { # COMMAND
 	'check txn') echo --hybrid rpc --seeds 2 ;;
 	'check litmus') echo --runs 10 ;;
 	'trace '*) echo --transactions 1k ;;
-	'bench fabric' | reproduce | dump | top | doctor) return 1 ;;
+	'bench fabric' | reproduce | serve | dump | top | doctor) return 1 ;;
 	esac
 }
 "$verbena" check txn --cc silo --seed 1 --history history.jsonl >/dev/null

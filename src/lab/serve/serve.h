@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One server of an elastic cluster as a program of its own: verbena serve. */
+#ifndef VB_LAB_SERVE_H
+#define VB_LAB_SERVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <verbena/lock.h>
+
+#include "base/opt.h"
+
+struct vb_serve_opts {
+	const char *servers, *as, *key, *bind, *fresh, *fabric_options, *json;
+	uint64_t nodes, node_bytes, clients, linger_ns, settle_ns;
+};
+
+const struct vb_opt_group *vb_serve_groups(struct vb_serve_opts *opts, unsigned *n);
+
+/* Serves `word`, the lock spaces that it is to have, until it is interrupted.  Returns an enum vb_exit. */
+int vb_serve(const struct vb_serve_opts *opts, unsigned n_words, char **word);
+
+/* ---- list.c: the servers as they were named ---- */
+
+#define VB_SERVE_NAME    300
+#define VB_SERVE_SERVERS 64
+
+struct vb_serve_list {
+	unsigned n;
+	char name[VB_SERVE_SERVERS][VB_SERVE_NAME]; /* "HOST:PORT" */
+};
+
+/* A list with '+', or a file (a '/' is in its name).  0, -error: said. */
+int vb_serve_list_read(struct vb_serve_list *l, const char *text);
+/* Which of them `as` is, a number from 1 on or a name; NULL: there is one.  Or -EINVAL, said. */
+int vb_serve_list_find(const struct vb_serve_list *l, const char *as);
+
+/* ---- spaces.c: what it serves ---- */
+
+#define VB_SERVE_SPACES 64
+
+struct vb_serve_space {
+	char name[32];
+	const char *lock, *options; /* kept for as long as the process lives */
+	uint64_t locks, servers, lease_ns;
+	bool fencing;
+	/* while it is served */
+	struct vb_lock_space *space;
+	struct vb_lock_server *
+		*server; /* [n_servers], those that the lock needs: on nodes of this process */
+	unsigned n_servers;
+};
+
+struct vb_serve_spaces {
+	unsigned n;
+	struct vb_serve_space space[VB_SERVE_SPACES];
+};
+
+/* "NAME:lock=...,locks=...".  0, -EINVAL: said. */
+int vb_serve_space_read(struct vb_serve_spaces *s, const char *word);
+/* The space and its servers on nodes self, self + hosts, ... of `nodes`.  0, -error: said. */
+int vb_serve_space_open(struct vb_serve_space *s, struct vb_fabric *f, unsigned self,
+			unsigned hosts);
+void vb_serve_space_close(struct vb_serve_space *s);
+
+/* ---- notify.c ---- */
+
+/* Tells the service manager, if there is one ($NOTIFY_SOCKET, systemd's protocol): "READY=1". */
+void vb_serve_notify(const char *what);
+
+#endif

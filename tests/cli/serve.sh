@@ -1,0 +1,142 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Servers of an elastic cluster as programs: they say when they are ready, a client goes on when its server
+# was killed and begins again, a signal ends them, and bad input is refused.
+. "$(dirname "$0")/lib.sh"
+
+key=$work/key
+head -c 32 /dev/urandom >"$key"
+chmod 600 "$key"
+at=127.0.0.1
+# Below those that the kernel gives away.
+port=$((9000 + $$ % 500 * 2))
+servers=$at:$port
+
+refused 'no servers' 2 '--servers HOST:PORT+' serve --key "$key"
+refused 'an empty file of servers' 2 'no server' serve --servers /dev/null --key "$key"
+refused 'a file of servers that is not there' 2 "$work/none" serve --servers "$work/none" --key "$key"
+refused 'no key' 2 '--key chmod 600' serve --servers "$servers"
+refused 'a key file that is not there' 2 "$work/none" serve --servers "$servers" --key "$work/none"
+refused 'which of two' 2 '--as 1 2' serve --servers "$at:1+$at:2" --key "$key"
+refused 'a server that there is not' 2 '--as 3' serve --servers "$at:1+$at:2" --as 3 --key "$key"
+refused 'a name that none has' 2 "--as $at:3" serve --servers "$at:1+$at:2" --as "$at:3" --key "$key"
+refused 'fewer nodes than servers' 2 '--nodes 1' serve --servers "$at:1+$at:2" --as 1 --nodes 1 --key "$key"
+refused 'no space' 2 "'orders' NAME:lock=" serve --servers "$servers" --key "$key" orders
+refused 'a space without a protocol' 2 "'orders' lock=dslr" serve --servers "$servers" --key "$key" orders:locks=10
+refused 'an unknown protocol' 2 "'orders' dslrr 'dslr'" serve --servers "$servers" --key "$key" orders:lock=dslrr
+refused 'an unknown word of a space' 2 "'orders' lokcs" serve --servers "$servers" --key "$key" orders:lokcs=1
+refused 'two spaces of one name' 2 "'a'" serve --servers "$servers" --key "$key" a:lock=cas a:lock=dslr
+refused 'more nodes than there are' 2 "'a' servers=2" serve --servers "$servers" --key "$key" a:lock=cas,servers=2
+refused 'no mark' 2 'fresh' serve --servers "$servers" --key "$key" --settle 0
+refused 'a comma' 2 '--fresh a,b' serve --servers "$servers" --key "$key" --fresh a,b
+refused 'an option that the fabric has not' 2 'lingre' serve --servers "$servers" --key "$key" --fabric-options lingre=1s
+refused 'a lease that is longer than it waits' 2 'settle' serve --servers "$servers" --key "$key" --settle 1ms \
+	a:lock=dslr,lease=1s
+
+pids=
+trap 'kill -9 $pids 2>/dev/null; rm -rf "$work"' EXIT
+start() { # NAME OPTIONS...: a server, in the background
+	who=$1
+	shift
+	"$verbena" serve --key "$key" --settle 400ms "$@" >"$work/$who.out" 2>"$work/$who.err" </dev/null &
+	pid=$!
+	pids="$pids $pid"
+}
+ready() { # NAME
+	grep -q '^ready: ' "$work/$1.out"
+}
+
+# ---- one server ----
+
+space=orders:lock=dslr,locks=100,lease=200ms
+start one --servers "$servers" --json "$work/one.json" "$space"
+one=$pid
+until_true 'a server is ready' ready one
+is 'what it says' grep -qF "ready: server 1 of 1, $servers, nodes 1, lock spaces: orders (100 of 'dslr')" "$work/one.out"
+if command -v jq >/dev/null; then
+	json=$work/one.json
+	is_json 'and as JSON' '.kind == "serve" and .server == 1 and .servers == 1 and .nodes == 1 and
+		.settle_ns == 400000000 and (.spaces | length == 1 and .[0].name == "orders" and
+		.[0].lock == "dslr" and .[0].lease_ns == 200000000 and .[0].here)'
+else
+	skip 'and as JSON' 'jq is not installed'
+fi
+refused 'one server at a port' 5 "$servers" serve --servers "$servers" --key "$key"
+
+# The example is beside the tool that was built.
+client=$(dirname "$verbena")/../examples/example-elastic
+if [ -x "$client" ]; then
+	timeout 120 "$client" "$servers" "$key" 200 >"$work/client.out" 2>"$work/client.err" </dev/null &
+	other=$!
+	pids="$pids $other"
+	has_taken() {
+		[ "$(grep -c '^[0-9]' "$work/client.out")" -ge "$1" ]
+	}
+	until_true 'a client takes locks' has_taken 10
+	kill -9 $one
+	wait $one 2>/dev/null
+	start again --servers "$servers" "$space"
+	one=$pid
+	until_true 'the server is ready again' ready again
+	before=$(grep -c '^[0-9]' "$work/client.out")
+	wait $other
+	status=$?
+	is 'a client goes on when its server has begun again' [ $status = 0 ]
+	is 'it did not have all before' [ "$before" -lt 200 ]
+	is 'and was told that the server was gone' grep -q '^not now: ' "$work/client.out"
+else
+	skip 'a client goes on when its server has begun again' "there is no $client"
+fi
+kill -TERM $one
+wait $one
+is 'TERM ends a server with 0' [ $? = 0 ]
+
+# ---- two, whose spaces are served ----
+
+list=$work/list
+printf '# two\n%s\n\n%s\n' "$at:$((port + 1))" "$at:$port" >"$list"
+spaces="a:lock=rpc,locks=10,servers=2,lease=100ms,fencing b:lock=table,locks=10,lease=100ms,options=policy=wait-die+slots=64"
+# shellcheck disable=SC2086
+start first --servers "$list" --as 1 $spaces
+first=$pid
+until_true 'a server is ready without another one' ready first
+# shellcheck disable=SC2086
+start second --servers "$list" --as "$at:$port" $spaces
+second=$pid
+until_true 'and the other one is' ready second
+is 'whose locks are elsewhere' grep -qF "a (10 of 'rpc'), b (10 of 'table', elsewhere)" "$work/second.out"
+kill -INT $first
+kill -HUP $second
+wait $first
+is 'INT ends a server with 0' [ $? = 0 ]
+wait $second
+is 'HUP, too' [ $? = 0 ]
+
+# ---- a service manager ----
+
+if command -v python3 >/dev/null; then
+	timeout 60 python3 -c 'import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind(sys.argv[1])
+print("bound", flush=True)
+print(s.recv(64).decode(), s.recv(64).decode(), flush=True)' "$work/notify" >"$work/notified" &
+	manager=$!
+	bound() {
+		grep -q bound "$work/notified"
+	}
+	until_true 'the manager listens' bound
+	NOTIFY_SOCKET=$work/notify
+	export NOTIFY_SOCKET
+	start told --servers "$servers"
+	told=$pid
+	unset NOTIFY_SOCKET
+	until_true 'it is ready' ready told
+	is 'a server without spaces' grep -qF 'lock spaces: none' "$work/told.out"
+	kill -TERM $told
+	wait $told
+	wait $manager
+	is 'a service manager is told' grep -qx 'READY=1 STOPPING=1' "$work/notified"
+else
+	skip 'a service manager is told' 'python3 is not installed'
+fi
+finish
