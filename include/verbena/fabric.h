@@ -159,6 +159,8 @@ struct vb_fabric_params {
  *   -ETIMEDOUT  tcp, as a client: no server has let it in within its option `patience` (the log says why)
  *   -EPROTO   tcp, as a client: a server is another version, or has another list of servers
  *   -EACCES   tcp: the key file cannot be used (the log says why)
+ *   -EBUSY, -EPROTO, -ENOENT, -ENOSPC  tcp, as a server, of its option `state`: another server has it; it is the
+ *             state of another server, or none; there is no such directory; it does not fit
  *
  * A segment whose users have all crashed is taken over by the next process that creates one of
  * that name, with a notice.  Several processes may open one name at once.

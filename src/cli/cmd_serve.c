@@ -33,7 +33,8 @@ const struct vb_command vb_command_serve = {
 		 "spaces that need no server.\n\n"
 		 "A server waits for no other one. When its part of the spaces is served, it says "
 		 "so: in a line on standard output, with --json, and to a service manager that has "
-		 "set NOTIFY_SOCKET. A server that begins again comes back empty.",
+		 "set NOTIFY_SOCKET. A server that begins again comes back "
+		 "empty, but with --state as it was.",
 	.run = run,
 	.groups = groups,
 	.words = "SPACE...",

@@ -91,6 +91,34 @@ kill -TERM $one
 wait $one
 is 'TERM ends a server with 0' [ $? = 0 ]
 
+# ---- one that keeps its state ----
+
+mkdir -m 700 "$work/state"
+refused 'a state without a directory' 2 "$work/nowhere" serve --servers "$servers" --key "$key" --state "$work/nowhere"
+start kept --servers "$servers" --state "$work/state" --settle 3s "$space"
+one=$pid
+until_true 'a server with a state is ready' ready kept
+if [ -x "$client" ]; then
+	timeout 120 "$client" "$servers" "$key" 200 >"$work/client.out" 2>"$work/client.err" </dev/null &
+	other=$!
+	pids="$pids $other"
+	until_true 'a client takes locks' has_taken 10
+	kill -9 $one
+	wait $one 2>/dev/null
+	start kept2 --servers "$servers" --state "$work/state" --settle 3s "$space"
+	one=$pid
+	until_true 'it is ready again' ready kept2
+	wait $other
+	status=$?
+	is 'a client goes on with a server that has kept its state' [ $status = 0 ]
+fi
+refused 'two servers with one state' 5 'in use' serve --servers "$at:$((port + 500))" --key "$key" --state "$work/state"
+kill -TERM $one
+wait $one
+is 'TERM ends it with 0' [ $? = 0 ]
+refused 'the state of another server' 2 'name' serve --servers "$at:$((port + 500))" --key "$key" --state "$work/state"
+refused 'a state of another size' 2 'size' serve --servers "$servers" --key "$key" --state "$work/state" --node-bytes 1mi
+
 # ---- two, whose spaces are served ----
 
 list=$work/list

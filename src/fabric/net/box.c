@@ -2,7 +2,7 @@
 /* The boxes of clients' endpoints, at the server that is their home.  See elastic.h. */
 #define VB_LOG_ROOM "net"
 #include "base/log.h"
-#include "fabric/net/elastic.h"
+#include "fabric/net/state.h"
 
 #define ROOM_FIRST 8u
 
@@ -20,13 +20,24 @@ static struct net_member *owner_of(const struct net_fabric *f, const struct net_
 	return &f->elastic->member[b->place - f->hosts];
 }
 
+static void letters_free(struct net_fabric *f, struct net_box *b)
+{
+	if (b->ring == 0)
+		free(b->letter);
+	else if (f->elastic->state != NULL)
+		net_state_ring_give(f, b);
+	b->letter = NULL;
+	b->room = 0;
+}
+
 static void box_free(struct net_fabric *f, struct net_box *b)
 {
 	owner_of(f, b)->n_boxes--;
 	f->elastic->boxes--;
 	f->elastic->box[b->client % NET_CLIENTS_MAX] = NULL;
 	vb_list_remove(&b->link);
-	free(b->letter);
+	net_state_box_gone(f, b);
+	letters_free(f, b);
 	free(b);
 }
 
@@ -57,6 +68,7 @@ static int box_new(struct net_fabric *f, uint32_t place, uint16_t node, uint32_t
 	m->n_boxes++;
 	f->elastic->boxes++;
 	f->elastic->box[client % NET_CLIENTS_MAX] = b;
+	net_state_box(f, b);
 	*out = b;
 	return 0;
 }
@@ -80,12 +92,15 @@ static void send_letters(struct net_fabric *f, struct net_box *b)
 	}
 }
 
-/* Twice the room; a power of two, so that numbers may wrap. */
-static bool grow(struct net_box *b)
+/* Twice the room; a power of two, so that numbers may wrap.  In a state it is all that there may ever be. */
+static bool grow(struct net_fabric *f, struct net_box *b)
 {
 	uint32_t room = b->room != 0 ? 2 * b->room : ROOM_FIRST;
-	struct vb_msg *more = malloc(room * sizeof(*more));
+	struct vb_msg *more;
 
+	if (f->elastic->state != NULL)
+		return net_state_ring_take(f, b);
+	more = malloc(room * sizeof(*more));
 	if (more == NULL)
 		return false;
 	for (uint32_t i = b->begin; i != b->end; i++)
@@ -104,26 +119,25 @@ int net_box_put(struct net_fabric *f, uint32_t client, const struct vb_msg *m)
 		return -VB_EPEERGONE;
 	if (b->end - b->taken >= NET_RING)
 		return -EAGAIN;
-	if (b->end - b->begin == b->room && !grow(b))
-		return vb_fail(-EAGAIN, "no memory for a message to a client");
+	if (b->end - b->begin == b->room && !grow(f, b))
+		return vb_fail(-EAGAIN, "no room for a message to a client");
 	b->letter[b->end & (b->room - 1)] = *m;
 	b->end++;
+	net_state_box(f, b);
 	send_letters(f, b);
 	return 0;
 }
 
 /* Some came, of those some were taken; what a client says is compared with what it can have seen. */
-static void taken(struct net_box *b, const struct control_count *c)
+static void taken(struct net_fabric *f, struct net_box *b, const struct control_count *c)
 {
 	if (c->came - b->begin > b->sent - b->begin || c->taken - b->taken > c->came - b->taken)
 		return;
 	b->begin = c->came;
 	b->taken = c->taken;
-	if (b->begin != b->end || b->room <= ROOM_FIRST)
-		return;
-	free(b->letter);
-	b->letter = NULL;
-	b->room = 0;
+	if (b->begin == b->end && b->room > ROOM_FIRST)
+		letters_free(f, b);
+	net_state_box(f, b);
 }
 
 /* ---- what clients say ---- */
@@ -155,7 +169,7 @@ static void has(struct net_fabric *f, uint32_t from, const struct control_count 
 	if (b == NULL || b->place != from)
 		return;
 	b->turn = owner_of(f, b)->turn;
-	taken(b, c);
+	taken(f, b, c);
 	b->sent = b->begin;
 }
 
@@ -184,7 +198,7 @@ void net_box_told(struct net_fabric *f, uint32_t from, const struct control_coun
 	if (c->kind != CONTROL_TAKEN)
 		box_free(f, b);
 	else
-		taken(b, c);
+		taken(f, b, c);
 }
 
 /* The same number to who has asked before: the answer may have been lost. */
@@ -215,6 +229,7 @@ void net_box_asked(struct net_fabric *f, uint32_t from, const struct control_ask
 		   struct control_answer *a)
 {
 	uint32_t client = vb_peer_client(q->bytes);
+	struct net_box *b;
 
 	if (q->kind == CONTROL_LIVES) {
 		a->fresh = net_ep_find(f, client) != NULL || net_box_find(f, client) != NULL;
@@ -225,6 +240,54 @@ void net_box_asked(struct net_fabric *f, uint32_t from, const struct control_ask
 		return;
 	}
 	a->err = draw(f, from, q->number, &a->offset);
-	if (a->err == 0)
-		net_box_find(f, (uint32_t)a->offset)->node = q->node;
+	if (a->err != 0)
+		return;
+	b = net_box_find(f, (uint32_t)a->offset);
+	b->node = q->node;
+	net_state_box(f, b);
+}
+
+/* ---- what a state has ---- */
+
+static bool is_sane(const struct net_fabric *f, const struct net_state_box *was, uint32_t at)
+{
+	return was->place >= f->hosts && was->place - f->hosts < f->elastic->p.clients &&
+	       f->elastic->member[was->place - f->hosts].used && was->client != 0 &&
+	       was->client >> VB_PEER_CLIENT_BITS == 0 && was->client % NET_CLIENTS_MAX == at &&
+	       was->node < f->f.nodes && was->ring <= NET_STATE_RINGS &&
+	       was->end - was->begin <= (was->ring != 0 ? NET_RING : 0);
+}
+
+int net_box_resume(struct net_fabric *f)
+{
+	struct net_state *s = f->elastic->state;
+
+	for (uint32_t i = 0; i < NET_CLIENTS_MAX; i++) {
+		const struct net_state_box was = s->box[i];
+		struct net_box *b;
+
+		if (!was.used)
+			continue;
+		/* Its member has gone, and it was about to. */
+		if (!is_sane(f, &was, i) || (was.ring != 0 && s->ring_used[was.ring - 1])) {
+			s->box[i].used = 0;
+			continue;
+		}
+		if (box_new(f, was.place, (uint16_t)was.node, was.client, &b) != 0)
+			return vb_fail(-ENOMEM, "no memory for the clients of a state");
+		b->turn = 0;
+		b->asked = was.asked;
+		b->taken = was.taken;
+		b->begin = was.begin;
+		b->ring = was.ring;
+		/* Any of them may have come. */
+		b->sent = b->end = was.end;
+		if (b->ring != 0) {
+			s->ring_used[b->ring - 1] = true;
+			b->letter = s->ring[b->ring - 1];
+			b->room = NET_RING;
+		}
+		net_state_box(f, b);
+	}
+	return 0;
 }

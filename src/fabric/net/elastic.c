@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "base/log.h"
+#include "fabric/net/state.h"
 #include "vb_config.h"
 
 #define CARD_VERSION  3
@@ -100,6 +101,49 @@ void net_elastic_leave(struct net_fabric *f)
 		(void)f->t->control(f, h, &c, sizeof(c));
 }
 
+/* What the place has made stays, and is nobody's: to who has it next, nothing of it is fresh.  What it held is held
+ * no more. */
+static void disown(struct net_fabric *f, uint32_t host)
+{
+	net_hold_drop(f, host);
+	for (uint32_t n = 0; n < f->local_nodes; n++) {
+		struct net_node *d = &f->core->node[n];
+
+		for (unsigned i = 0; i < d->used; i++)
+			if (d->region[i].maker == host)
+				d->region[i].maker = NET_NOBODY;
+	}
+}
+
+int net_elastic_resume(struct net_fabric *f)
+{
+	struct net_elastic *e = f->elastic;
+	uint64_t until = vb_clock_ns() + e->p.linger_ns;
+
+	if (!net_state_resumed(f))
+		return 0;
+	/* It counts its questions anew, so that none of it is one that has been answered. */
+	disown(f, f->host);
+	for (uint32_t i = 0; i < e->p.clients; i++) {
+		const struct net_state_member *was = &e->state->member[i];
+		struct net_member *m = &e->member[i];
+
+		if (!was->used) {
+			disown(f, f->hosts + i);
+			continue;
+		}
+		/* As if the connection had been lost: boxes are of a turn before. */
+		*m = (struct net_member){
+			.used = true, .number = was->number, .turn = 1, .until_ns = until};
+		memcpy(m->id, was->id, NET_ID);
+		vb_list_init(&m->boxes);
+		e->members++;
+		f->t->host_new(f, f->hosts + i);
+	}
+	f->t->due(f, until);
+	return net_box_resume(f);
+}
+
 static struct net_member *member_of(const struct net_fabric *f, uint32_t host)
 {
 	if (net_is_client(f) || host < f->hosts || host - f->hosts >= f->elastic->p.clients)
@@ -161,20 +205,6 @@ static const char *compare(struct net_fabric *f, uint32_t host, const struct car
 	    c->bound_ns != f->f.caps.verb_bound_ns || c->settle_ns != f->f.caps.lease_max_ns)
 		return "its nodes, bound or settle are others than those of the other servers";
 	return NULL;
-}
-
-/* What the place has made stays, and is nobody's: to who has it next, nothing of it is fresh.  What it held is held
- * no more. */
-static void disown(struct net_fabric *f, uint32_t host)
-{
-	net_hold_drop(f, host);
-	for (uint32_t n = 0; n < f->local_nodes; n++) {
-		struct net_node *d = &f->core->node[n];
-
-		for (unsigned i = 0; i < d->used; i++)
-			if (d->region[i].maker == host)
-				d->region[i].maker = NET_NOBODY;
-	}
 }
 
 static bool is_former(const struct net_former *former, const uint8_t id[NET_ID])
@@ -378,6 +408,7 @@ uint32_t net_elastic_place(struct net_fabric *f, const uint8_t id[NET_ID])
 	memcpy(m->id, id, NET_ID);
 	vb_list_init(&m->boxes);
 	e->members++;
+	net_state_member(f, lowest);
 	f->t->host_new(f, f->hosts + lowest);
 	f->t->due(f, m->until_ns);
 	return f->hosts + lowest;
@@ -409,6 +440,7 @@ static void bury(struct net_fabric *f, uint32_t host)
 	net_box_free_all(f, m);
 	disown(f, host);
 	m->used = false;
+	net_state_member(f, host - f->hosts);
 	f->elastic->members--;
 	f->t->host_gone(f, host);
 	vb_debug("the place of client %u is free again", host);

@@ -60,6 +60,8 @@ struct net_elastic_params {
 	uint64_t settle_ns; /* so long after it has begun a server is there for nobody */
 	uint64_t session;   /* of all who have the key */
 	const char *named;  /* the servers, as the user has named them */
+	const char *state;  /* the directory of a server's state (state.h); NULL: it has none */
+	const char *self;   /* the server's own name */
 	const struct vb_cluster_parts *addresses; /* theirs, as the transport writes them */
 };
 
@@ -83,6 +85,7 @@ struct net_box {
 	uint16_t node;
 	uint32_t taken, begin, sent, end;
 	uint32_t room; /* 0, or a power of 2 */
+	uint32_t ring; /* which one of the state's `letter` is, from 1 on; 0: none */
 	struct vb_msg *letter;
 };
 
@@ -101,8 +104,11 @@ struct net_home {
 		due_ns; /* the question that it has not answered (0: none), the next one */
 };
 
+struct net_state;
+
 struct net_elastic {
 	struct net_elastic_params p;
+	struct net_state *state; /* NULL: it is in memory alone */
 	/* a server's */
 	struct net_member *member; /* [clients] */
 	struct net_box **box;      /* [NET_CLIENTS_MAX], as net_core.clients */
@@ -170,6 +176,8 @@ uint64_t net_elastic_tick(struct net_fabric *f, uint64_t now);
 /* ---- for the core ---- */
 
 int net_elastic_new(struct net_fabric *f, const struct net_elastic_params *p);
+/* The clients that a state has, when the transport is there and has seen nobody yet. */
+int net_elastic_resume(struct net_fabric *f);
 void net_elastic_free(struct net_fabric *f);
 /* False: it means nothing. */
 bool net_elastic_control(struct net_fabric *f, uint32_t from, const void *data, size_t bytes);
@@ -187,6 +195,8 @@ void net_box_asked(struct net_fabric *f, uint32_t from, const struct control_ask
 struct control_count;
 void net_box_told(struct net_fabric *f, uint32_t from, const struct control_count *c);
 void net_box_free_all(struct net_fabric *f, struct net_member *m);
+/* Those that a state has.  0, -ENOMEM, said. */
+int net_box_resume(struct net_fabric *f);
 
 /* ---- home.c: at a client ---- */
 

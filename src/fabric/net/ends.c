@@ -6,7 +6,7 @@
  * its number modulo the table's size; a number comes again only after all others have been drawn,
  * so that a message for a closed endpoint does not reach the one that was opened next.
  */
-#include "fabric/net/elastic.h"
+#include "fabric/net/state.h"
 
 #define CLIENT_MASK ((1u << 24) - 1)
 
@@ -30,8 +30,10 @@ uint32_t net_draw_number(struct net_fabric *f)
 
 	for (uint32_t tries = 0; tries <= NET_CLIENTS_MAX; tries++) {
 		c->next_client = (c->next_client + 1) & CLIENT_MASK;
-		if (c->next_client != 0 && !is_taken(f, c->next_client))
+		if (c->next_client != 0 && !is_taken(f, c->next_client)) {
+			net_state_number(f);
 			return c->next_client;
+		}
 	}
 	return 0;
 }

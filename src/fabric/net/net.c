@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "fabric/net/core.h"
 #include "fabric/net/elastic.h"
+#include "fabric/net/state.h"
 #include "vb_config.h"
 
 #define TEXT_MAX  1024
@@ -54,6 +55,8 @@ static int get_memory(struct net_fabric *f)
 	f->memory_bytes = (f->memory_bytes + page - 1) / page * page;
 	if (f->memory_bytes == 0)
 		f->memory_bytes = page; /* a process without nodes still has an address */
+	if (f->elastic != NULL && f->elastic->p.state != NULL)
+		return net_state_open(f);
 	f->memory = mmap(NULL, f->memory_bytes, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (f->memory == MAP_FAILED) {
@@ -187,7 +190,8 @@ static int core_new(struct net_fabric *f)
 	vb_list_init(&c->threads);
 	vb_list_init(&c->asks);
 	c->host = calloc(f->hosts, sizeof(*c->host));
-	c->node = calloc(f->local_nodes + 1, sizeof(*c->node));
+	if (c->node == NULL)
+		c->node = calloc(f->local_nodes + 1, sizeof(*c->node));
 	if (c->host == NULL || c->node == NULL)
 		return vb_fail(-ENOMEM, "no memory for a fabric");
 	c->answer_ns = NET_ANSWER_NS;
@@ -200,6 +204,7 @@ static int core_new(struct net_fabric *f)
 
 static void destroy(struct net_fabric *f)
 {
+	net_state_close(f);
 	net_elastic_free(f);
 	if (f->core != NULL) {
 		free(f->core->host);
@@ -264,8 +269,10 @@ static int open_wire(struct net_fabric *f, const struct vb_fabric_params *p, con
 	if (err == 0)
 		err = f->t->open(f, options, address, &bytes);
 	if (err == 0) {
-		err = f->elastic != NULL ? f->t->connect(f, f->elastic->p.addresses)
-					 : connect_hosts(f, text, address, bytes);
+		err = f->elastic != NULL ? net_elastic_resume(f) : 0;
+		if (err == 0)
+			err = f->elastic != NULL ? f->t->connect(f, f->elastic->p.addresses)
+						 : connect_hosts(f, text, address, bytes);
 		if (err != 0)
 			f->t->close(f);
 	}

@@ -55,13 +55,15 @@ int net_region_get(struct net_fabric *f, const struct control_ask *q, uint32_t f
 	at = vb_span_fit(spans, d->used, NET_REGION_START, q->bytes);
 	if (d->used == NET_REGIONS || at > f->f.node_bytes || q->bytes > f->f.node_bytes - at)
 		return -ENOSPC;
-	r = &d->region[d->used++];
+	r = &d->region[d->used];
 	*r = (struct net_region_entry){.maker = from,
 				       .number = q->number,
 				       .bytes = q->bytes,
 				       .offset = at,
 				       .id = ++d->made};
 	snprintf(r->name, sizeof(r->name), "%s", q->name);
+	/* Whole, should this process end here and a next one find it (state.h). */
+	__atomic_store_n(&d->used, d->used + 1, __ATOMIC_RELEASE);
 	*out = r;
 	*fresh = true;
 	return 0;

@@ -138,6 +138,8 @@ static int check(const struct vb_fabric_params *p, const struct tcp_options *o,
 			       "settle=0: a server that does not wait has to know that none was "
 			       "there before; name a file that it makes (option fresh), or let it "
 			       "wait");
+	if (o->serve == 0 && o->state != NULL)
+		return vb_fail(-EINVAL, "the option state is a server's: a client has none");
 	if (o->serve != 0 && p->nodes < s->n)
 		return vb_fail(-EINVAL, "%u nodes for %u servers: each needs one", p->nodes, s->n);
 	return 0;
@@ -153,12 +155,15 @@ int tcp_open_elastic(const struct vb_fabric_params *p, const struct tcp_options 
 	struct vb_cluster_parts addresses = {.data = data, .bytes = bytes};
 	struct tcp_servers *servers = calloc(1, sizeof(*servers));
 	struct tcp_options mine = *o;
+	char name[TCP_NAME_MAX + 10] = "";
 	struct net_elastic_params e = {
 		.clients = (uint32_t)o->clients,
 		.linger_ns = o->linger_ns,
 		.patience_ns = o->patience_ns,
 		.settle_ns = o->settle_ns,
 		.named = o->servers,
+		.state = o->state,
+		.self = name,
 		.addresses = &addresses,
 	};
 	int err;
@@ -182,6 +187,9 @@ int tcp_open_elastic(const struct vb_fabric_params *p, const struct tcp_options 
 	addresses.n = e.servers = servers->n;
 	e.rank = o->serve != 0 ? (uint32_t)o->serve - 1 : servers->n;
 	mine.list = servers;
+	if (err == 0 && o->serve != 0)
+		snprintf(name, sizeof(name), "%s:%s", servers->name[e.rank].host,
+			 servers->name[e.rank].port);
 	if (err == 0)
 		err = net_open_elastic(p, &mine, ops, t, &e, out);
 	sodium_memzero(servers->key, sizeof(servers->key));

@@ -58,7 +58,7 @@ struct tcp_options {
 	int seal; /* enum tcp_sealing */
 	const char *bind;
 	/* Of an elastic cluster; servers NULL: it is none. */
-	const char *servers, *key, *fresh;
+	const char *servers, *key, *fresh, *state;
 	uint64_t serve, clients, patience_ns, linger_ns, settle_ns;
 	const struct tcp_servers *list; /* what `servers` names, while the fabric is opened */
 };

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "fabric/net/state.h"
 #include "fabric/tcp/inner.h"
 
 #define BACKLOG 128
@@ -112,11 +113,13 @@ int tcp_listen(struct tcp_via *t)
 	    listen(t->listener, BACKLOG) != 0 ||
 	    getsockname(t->listener, (struct sockaddr *)&t->here.sa, &t->here.len) != 0)
 		return vb_fail(-errno, "cannot listen at %s: %s", at, strerror(errno));
-	if (t->w->f->elastic != NULL) {
+	/* Who goes on with what it has granted need not wait for anybody. */
+	if (t->w->f->elastic != NULL && !net_state_resumed(t->w->f)) {
 		err = begin_fresh(t);
 		if (err != 0)
 			return err;
 		settle(t->o.settle_ns);
+		net_state_settled(t->w->f);
 	}
 	err = wait_for_calls(t);
 	return err == 0 ? 0 : vb_fail(err, "no descriptor to wait on: %s", strerror(-err));

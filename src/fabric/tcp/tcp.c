@@ -42,6 +42,10 @@ static const struct vb_opt tcp_table[] = {
 	VB_OPT_STRING(struct tcp_options, fresh, "fresh", "FILE", NULL,
 		      "with settle=0: a server makes this file when it begins, and does not begin "
 		      "where it is"),
+	VB_OPT_STRING(
+		struct tcp_options, state, "state", "DIR", NULL,
+		"a server's memory, and what it knows of its clients, are in files there, and are "
+		"as they were when it begins again on the same boot of the machine"),
 	VB_OPT_END};
 
 /* ---- opening ---- */

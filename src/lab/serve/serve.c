@@ -45,6 +45,9 @@ static const struct vb_opt memory_options[] = {
 		    "nodes of the cluster, the same for all servers; 0: one for each server"),
 	VB_OPT_SIZE(O, node_bytes, "node-bytes", "64mi", 4096, 1ull << 48,
 		    "size of each, the same for all servers"),
+	VB_OPT_STRING(O, state, "state", "DIR", NULL,
+		      "a directory of its own, on this machine, in which its memory is a file: it "
+		      "begins again as it was, until the machine itself begins again"),
 	VB_OPT_SIZE(O, clients, "clients", "1024", 1, 65536, "how many clients it has at a time"),
 	VB_OPT_END};
 
@@ -107,6 +110,8 @@ static int options_of(const struct serving *s, char text[static OPTIONS_MAX])
 		err = add(text, "key", o->key);
 	if (err == 0)
 		err = add(text, "bind", o->bind);
+	if (err == 0)
+		err = add(text, "state", o->state);
 	if (err == 0)
 		err = add(text, "fresh", o->fresh);
 	if (err != 0)
@@ -200,6 +205,7 @@ static int tell_json(const struct serving *s, struct vb_json_out *out)
 	vb_json_set(root, "nodes", (uint64_t)s->nodes);
 	vb_json_set(root, "node_bytes", s->fabric->node_bytes);
 	vb_json_set(root, "settle_ns", s->fabric->caps.lease_max_ns);
+	vb_json_set(root, "state", s->o->state);
 	for (unsigned i = 0; i < s->spaces.n; i++)
 		json_array_append_new(spaces, space_json(&s->spaces.space[i]));
 	vb_json_set(root, "spaces", spaces);

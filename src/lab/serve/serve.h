@@ -11,7 +11,7 @@
 #include "base/opt.h"
 
 struct vb_serve_opts {
-	const char *servers, *as, *key, *bind, *fresh, *fabric_options, *json;
+	const char *servers, *as, *key, *bind, *state, *fresh, *fabric_options, *json;
 	uint64_t nodes, node_bytes, clients, linger_ns, settle_ns;
 };
 
