@@ -164,8 +164,8 @@ struct vb_grant {
  * Opens the space on this process's view of the fabric, making it if it is not there yet.  Every
  * later open must ask for the same protocol, number of locks, servers, lease and fencing, and for
  * the same options that change the layout (`slots`, ...).  What was made stays in the fabric when
- * all have closed it (vb_fabric_each lists it, vb_lock_space_remove removes it).  On shm, if a process was
- * killed in the middle of making the space, the next open waits for two seconds and finishes it, with a notice;
+ * all have closed it (vb_fabric_each lists it, vb_lock_space_remove removes it).  If a process was killed in
+ * the middle of making the space, the next open waits for two seconds at least and finishes it, with a notice;
  * in the middle of removing it, the next open anywhere removes it first.
  *
  *   -EINVAL      unknown protocol or option, a number out of range (a protocol with leases: also a

@@ -3,11 +3,11 @@
  * The header of a space's region: what the locks are.  Who serves them: workers.c.
  *
  * The maker of the region fills the header, the magic last; the others wait for the magic and
- * compare.  Where all reach the header with the CPU, a maker may not come to the end (it was
- * killed): then a process that has waited finishes it.  Each field is written once, from 0, so a
- * maker that was only stopped finds it done when it goes on, and compares as all others.  Where
- * nodes belong to other processes, or the card's atomics and the CPU's do not know of each other,
- * the header is reached with verbs through an endpoint; else with the CPU.
+ * compare.  A maker may not come to the end (it was killed): then a process that has waited finishes
+ * it.  Each field is written once, from 0, so a maker that was only stopped finds it done when it
+ * goes on, and compares as all others.  Where nodes belong to other processes, or the card's atomics
+ * and the CPU's do not know of each other, the header is reached with verbs through an endpoint; else
+ * with the CPU.
  */
 #define VB_LOG_ROOM "lock"
 #include "lock/header.h"
@@ -71,29 +71,33 @@ static void put(uint64_t *field, uint64_t value)
 	__atomic_compare_exchange_n(field, &none, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
+/* In their order, the magic last. */
 static int fill(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uint64_t hash)
 {
-	struct header_fixed h = {.ops_hash = hash, .locks = s->locks, .lease_ns = s->lease_ns};
-	uint64_t magic = HEADER_MAGIC, as = asked(s);
-	struct vb_lock_header *at;
-	int err;
+	const struct {
+		size_t offset;
+		uint64_t value;
+	} field[] = {
+		{offsetof(struct vb_lock_header, asked), asked(s)},
+		{offsetof(struct vb_lock_header, ops_hash), hash},
+		{offsetof(struct vb_lock_header, locks), s->locks},
+		{offsetof(struct vb_lock_header, lease_ns), s->lease_ns},
+		{offsetof(struct vb_lock_header, magic), HEADER_MAGIC},
+	};
+	int err = 0;
 
-	if (ep != NULL) {
-		err = vb_lock_header_verb(ep, VB_OP_WRITE, vb_lock_header_field(s, node, asked),
-					  &as, sizeof(as));
-		if (err == 0)
-			err = vb_lock_header_verb(ep, VB_OP_WRITE, s->header[node], &h, sizeof(h));
-		return err != 0 ? err
-				: vb_lock_header_verb(ep, VB_OP_WRITE, s->header[node], &magic,
-						      sizeof(magic));
+	for (size_t i = 0; i < VB_ARRAY_SIZE(field) && err == 0; i++) {
+		struct vb_verb v = {.op = VB_OP_CAS64,
+				    .addr = s->header[node] + field[i].offset,
+				    .swap.lo = field[i].value};
+
+		if (ep != NULL)
+			err = vb_lock_header_run(ep, &v);
+		else
+			put((uint64_t *)((char *)mapped(s, node) + field[i].offset),
+			    field[i].value);
 	}
-	at = mapped(s, node);
-	put(&at->asked, as);
-	put(&at->ops_hash, h.ops_hash);
-	put(&at->locks, h.locks);
-	put(&at->lease_ns, h.lease_ns);
-	__atomic_store_n(&at->magic, magic, __ATOMIC_RELEASE);
-	return 0;
+	return err;
 }
 
 static int look(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, struct header_fixed *h)
@@ -124,13 +128,12 @@ static int await(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep, uint6
 	int err;
 
 	for (unsigned i = 0; (err = look(s, node, ep, h)) == 0 && h->magic != HEADER_MAGIC; i++) {
-		if (i == FILL_TRIES && ep == NULL && fits) {
+		if (i == FILL_TRIES && fits && fill(s, node, ep, hash) == 0) {
 			vb_warn("lock space '%s' was never finished by its maker: it is now",
 				s->name);
-			(void)fill(s, node, NULL, hash);
 			continue;
 		}
-		if (i == FILL_TRIES)
+		if (i >= FILL_TRIES)
 			return vb_fail(-EAGAIN,
 				       "lock space '%s' was never finished by its maker; "
 				       "use another name",

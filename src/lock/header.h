@@ -12,8 +12,8 @@ enum vb_lock_found {
 };
 
 /* Fills the header of node's region (fresh), or waits for it, finishes it if its maker does not,
- * and compares: 0; -EINVAL: the message says what differs; -EAGAIN: never finished, and cannot be
- * here; or what the fabric says.  options: as they were asked for, for the message. */
+ * and compares: 0; -EINVAL: the message says what differs; -EAGAIN: never finished, and not by us
+ * either; or what the fabric says.  options: as they were asked for, for the message. */
 int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, enum vb_lock_found found,
 			uint64_t hash, const char *options);
 

@@ -311,6 +311,62 @@ static void test_own_regions(void **unused)
 	state_close(&w);
 }
 
+/* A space whose maker was killed before it had written the head: as large as one that is there. */
+static void makes_half(struct world *w, struct vb_fabric *f)
+{
+	struct vb_region_info all[8];
+	vb_addr at;
+	bool fresh;
+	int n;
+
+	serve_locks(w, f);
+	n = vb_regions(f, 0, all, 8);
+	MUST(n > 0 && n <= 8);
+	while (n-- > 0)
+		if (strcmp(all[n].name, "lock:locks") == 0)
+			break;
+	MUST(n >= 0);
+	MUST_BE(0, vb_region(f, 0, "lock:half", all[n].bytes, &at, &fresh));
+	MUST(fresh);
+}
+
+static void finishes(struct world *w)
+{
+	struct vb_lock_space_params p = locks();
+	struct vb_lock_client *me;
+	struct vb_lock_space *space;
+	struct vb_fabric *f;
+	struct vb_grant g;
+
+	p.name = "half";
+	MUST_BE(0, open_client(w, &f));
+	MUST_BE(0, vb_lock_space_open(f, &p, &space));
+	MUST_BE(0, vb_lock_client_open(space, 0, &me));
+	MUST_BE(0, vb_lock_acquire(me, 0, VB_EXCLUSIVE, WAIT_NS, &g));
+	MUST_BE(0, vb_lock_release(me, &g));
+	vb_lock_client_close(me);
+	MUST_BE(0, vb_lock_space_close(space));
+	/* For another size it is not theirs to finish, nor to have. */
+	p.locks = 100 * LOCKS;
+	MUST_BE(-EINVAL, vb_lock_space_open(f, &p, &space));
+	MUST_BE(0, vb_fabric_close(f));
+}
+
+static void test_half_made(void **unused)
+{
+	struct world w;
+
+	(void)unused;
+	protocol = "dslr";
+	state_open(&w, "");
+	server_start(&w, 0, makes_half);
+	await(get(&w.b->server[0].up));
+	again(&w, serve_locks);
+	ended(client(&w, finishes));
+	ended(client(&w, finishes));
+	state_close(&w);
+}
+
 /* Of the machine; both are over when a server has said that it is up. */
 static uint64_t start_takes(struct world *w)
 {
@@ -622,9 +678,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_holder),         cmocka_unit_test(test_as_it_was),
 		cmocka_unit_test(test_died_meanwhile), cmocka_unit_test(test_own_regions),
-		cmocka_unit_test(test_settles_once),   cmocka_unit_test(test_storm),
-		cmocka_unit_test(test_refused),        cmocka_unit_test(test_two_servers),
-		cmocka_unit_test(test_another_boot),
+		cmocka_unit_test(test_half_made),      cmocka_unit_test(test_settles_once),
+		cmocka_unit_test(test_storm),          cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_two_servers),    cmocka_unit_test(test_another_boot),
 	};
 
 	audit = mmap(NULL, LOCKS * sizeof(*audit), PROT_READ | PROT_WRITE,
