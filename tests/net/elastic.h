@@ -52,6 +52,7 @@ struct world {
 	char key[KEY_FILE_NAME], list[128], more[96];
 	char dir[32]; /* in the temporary folder; of marks that servers were there */
 	int key_fd;
+	bool states; /* each server has one, in dir/sN */
 	unsigned servers;
 	pid_t pid[SERVERS];
 };
@@ -97,6 +98,9 @@ static inline int open_server(const struct world *w, unsigned i, struct vb_fabri
 
 	snprintf(options, sizeof(options), "servers=%s,serve=%u,key=%s,settle=0,fresh=%s/%u%s",
 		 w->list, i + 1, w->key, w->dir, i, w->more);
+	if (w->states)
+		snprintf(options + strlen(options), sizeof(options) - strlen(options),
+			 ",state=%s/s%u", w->dir, i);
 	return vb_fabric_open(&(struct vb_fabric_params){.fabric = "tcp",
 							 .options = options,
 							 .nodes = (uint16_t)w->servers,

@@ -10,16 +10,20 @@
 #include "elastic.h"
 
 #define LEASE_NS (6000 * MS) /* the test's processes stand still for less */
-#define LOCKS    4
+#define LOCKS    6
 
 static char state[64];
 static const char *protocol;
 static uint64_t lease_ns = LEASE_NS;
+static uint16_t nodes = 1; /* that have locks */
 
 static struct vb_lock_space_params locks(void)
 {
-	return (struct vb_lock_space_params){
-		.lock = protocol, .locks = LOCKS, .lease_ns = lease_ns, .fencing = true};
+	return (struct vb_lock_space_params){.lock = protocol,
+					     .locks = LOCKS,
+					     .servers = nodes,
+					     .lease_ns = lease_ns,
+					     .fencing = true};
 }
 
 static void serve_locks(struct world *w, struct vb_fabric *f)
@@ -30,17 +34,25 @@ static void serve_locks(struct world *w, struct vb_fabric *f)
 
 	(void)w;
 	MUST_BE(0, vb_lock_space_open_own(f, &p, &space));
-	MUST_BE(0, vb_lock_server_start(space, 0, 0, 1, &server));
+	MUST_BE(0, vb_lock_server_start(space, (uint16_t)net_of(f)->host, 0, 1, &server));
+}
+
+static void state_open_of(struct world *w, unsigned servers, const char *more)
+{
+	world_open(w, servers, more);
+	w->states = true;
+	for (unsigned i = servers; i-- > 0;) {
+		snprintf(state, sizeof(state), "%s/s%u", w->dir, i);
+		assert_int_equal(mkdir(state, 0700), 0);
+	}
 }
 
 static void state_open(struct world *w, const char *more)
 {
-	world_open(w, 1, more);
-	snprintf(state, sizeof(state), "%s/s", w->dir);
-	assert_int_equal(mkdir(state, 0700), 0);
-	snprintf(w->more + strlen(w->more), sizeof(w->more) - strlen(w->more), ",state=%s", state);
+	state_open_of(w, 1, more);
 }
 
+/* Of the first server. */
 static void state_path(char path[96], const char *name)
 {
 	snprintf(path, 96, "%s/%s", state, name);
@@ -50,19 +62,27 @@ static void state_close(struct world *w)
 {
 	char path[96];
 
-	state_path(path, "lock");
-	(void)unlink(path);
-	state_path(path, "state");
-	(void)unlink(path);
-	assert_int_equal(rmdir(state), 0); /* and nothing else is left */
+	for (unsigned i = 0; i < w->servers; i++) {
+		snprintf(state, sizeof(state), "%s/s%u", w->dir, i);
+		state_path(path, "lock");
+		(void)unlink(path);
+		state_path(path, "state");
+		(void)unlink(path);
+		assert_int_equal(rmdir(state), 0); /* and nothing else is left */
+	}
 	world_close(w);
+}
+
+static void begins_again(struct world *w, unsigned i, with_fn with)
+{
+	server_kill(w, i);
+	server_start(w, i, with);
+	await(get(&w->b->server[i].up));
 }
 
 static void again(struct world *w, with_fn with)
 {
-	server_kill(w, 0);
-	server_start(w, 0, with);
-	await(get(&w->b->server[0].up));
+	begins_again(w, 0, with);
 }
 
 static pid_t client(struct world *w, void (*body)(struct world *w))
@@ -103,7 +123,7 @@ static void come(struct world *w, struct client_of *c)
 
 	MUST_BE(0, open_client_as(w, w->key, ",retry=20ms", &c->f));
 	MUST_BE(0, vb_lock_space_open(c->f, &p, &c->space));
-	MUST_BE(0, vb_lock_client_open(c->space, 0, &c->me));
+	MUST_BE(0, vb_lock_client_open(c->space, (uint16_t)(getpid() % nodes), &c->me));
 }
 
 static void leave(struct client_of *c)
@@ -457,40 +477,47 @@ static uint64_t grants(void)
 	return n;
 }
 
-static void storm(const char *lock)
+/* The servers are killed one after the other, and the first ones again. */
+static void storm(const char *lock, unsigned servers)
 {
 	pid_t pid[CLIENTS];
 	struct world w;
+	uint64_t before;
 
 	protocol = lock;
 	lease_ns = 1000 * MS;
+	nodes = (uint16_t)servers;
 	memset(audit, 0, LOCKS * sizeof(*audit));
-	state_open(&w, "");
-	server_start(&w, 0, serve_locks);
+	state_open_of(&w, servers, "");
+	servers_start(&w, serve_locks);
 	for (unsigned i = 0; i < CLIENTS; i++)
 		pid[i] = client(&w, loader);
-	for (unsigned i = 0; i < ENDS; i++) {
-		uint64_t before = grants();
-
-		await(grants() > before + 20 || get(&w.b->step[1]));
-		again(&w, serve_locks);
-	}
-	{
-		uint64_t before = grants();
-
+	for (unsigned i = 0; i <= ENDS; i++) {
+		before = grants();
 		await(grants() > before + 20);
+		if (i < ENDS)
+			begins_again(&w, i % servers, serve_locks);
 	}
 	set(&w.b->step[0], 1);
 	for (unsigned i = 0; i < CLIENTS; i++)
 		ended(pid[i]);
+	nodes = 1;
 	state_close(&w);
 }
 
 static void test_storm(void **unused)
 {
 	(void)unused;
-	storm("dslr");
-	storm("rpc");
+	storm("dslr", 1);
+	storm("rpc", 1);
+}
+
+static void test_rolling(void **unused)
+{
+	(void)unused;
+	storm("dslr", SERVERS);
+	storm("shiftlock", SERVERS);
+	storm("table", SERVERS);
 }
 
 /* ---- what is refused ---- */
@@ -502,8 +529,8 @@ static int opened(const struct world *w, const char *list, uint64_t node_bytes, 
 	char options[400];
 	int err;
 
-	snprintf(options, sizeof(options), "servers=%s,serve=1,key=%s,settle=1ms%s%s", list, w->key,
-		 w->more, more);
+	snprintf(options, sizeof(options), "servers=%s,serve=1,key=%s,settle=1ms,state=%s%s", list,
+		 w->key, state, more);
 	vb_log_capture_begin(why, bytes);
 	err = vb_fabric_open(
 		&(struct vb_fabric_params){
@@ -679,8 +706,9 @@ int main(void)
 		cmocka_unit_test(test_holder),         cmocka_unit_test(test_as_it_was),
 		cmocka_unit_test(test_died_meanwhile), cmocka_unit_test(test_own_regions),
 		cmocka_unit_test(test_half_made),      cmocka_unit_test(test_settles_once),
-		cmocka_unit_test(test_storm),          cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_two_servers),    cmocka_unit_test(test_another_boot),
+		cmocka_unit_test(test_storm),          cmocka_unit_test(test_rolling),
+		cmocka_unit_test(test_refused),        cmocka_unit_test(test_two_servers),
+		cmocka_unit_test(test_another_boot),
 	};
 
 	audit = mmap(NULL, LOCKS * sizeof(*audit), PROT_READ | PROT_WRITE,
