@@ -158,7 +158,7 @@ struct vb_fabric_params {
  *             it)
  *   -ETIMEDOUT  tcp, as a client: no server has let it in within its option `patience` (the log says why)
  *   -EPROTO   tcp, as a client: a server is another version, or has another list of servers
- *   -EACCES   tcp: the key file cannot be used (the log says why)
+ *   -EACCES   tcp: the key file, or the directory of the option `state`, cannot be used (the log says why)
  *   -EBUSY, -EPROTO, -ENOENT, -ENOSPC  tcp, as a server, of its option `state`: another server has it; it is the
  *             state of another server, or none; there is no such directory; it does not fit
  *

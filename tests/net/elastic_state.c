@@ -599,6 +599,10 @@ static void refused(struct world *w)
 	REFUSED(-EPROTO, "key", w, w->list, NODE_BYTES, more);
 	unlink(key);
 	REFUSED(-ENOENT, "directory", w, w->list, NODE_BYTES, ",state=/nonexistent");
+	MUST_BE(0, chmod(state, 0770));
+	REFUSED(-EACCES, "chmod", w, w->list, NODE_BYTES, "");
+	MUST_BE(0, chmod(state, 0700));
+	REFUSED(-EINVAL, "client", w, w->list, NODE_BYTES, ",serve=0");
 	state_path(path, "state");
 	MUST_BE(0, truncate(path, 8192));
 	REFUSED(-EPROTO, "size", w, w->list, NODE_BYTES, "");

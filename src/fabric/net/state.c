@@ -246,14 +246,24 @@ static int make(struct net_state *s, const char *path, const struct net_state_he
 static int take_lock(struct net_state *s, const char *dir)
 {
 	char path[PATH + 8];
+	struct stat st;
 
+	if (stat(dir, &st) != 0)
+		return vb_fail(-errno,
+			       "the directory %s (option state): %s; it has to be there, on a file "
+			       "system of this machine",
+			       dir, strerror(errno));
+	/* Whoever may write there can put another memory in the place of this one. */
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022) != 0)
+		return vb_fail(-EACCES,
+			       "%s (option state) is no directory of this user's that nobody else "
+			       "may write to (chmod 700)",
+			       dir);
 	snprintf(path, sizeof(path), "%s/lock", dir);
 	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (s->lock_fd < 0)
-		return vb_fail(-errno,
-			       "%s cannot be opened (option state): %s; the directory has to be "
-			       "there, on a file system of this machine",
-			       path, strerror(errno));
+		return vb_fail(-errno, "%s cannot be opened (option state): %s", path,
+			       strerror(errno));
 	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0)
 		return vb_fail(errno == EWOULDBLOCK ? -EBUSY : -errno,
 			       "%s is in use by another server (option state)", dir);
