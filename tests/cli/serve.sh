@@ -9,7 +9,7 @@ head -c 32 /dev/urandom >"$key"
 chmod 600 "$key"
 at=127.0.0.1
 # Below those that the kernel gives away.
-port=$((9000 + $$ % 500 * 2))
+port=$((9000 + $$ % 200 * 2)) # and up to 501 more
 servers=$at:$port
 
 refused 'no servers' 2 '--servers HOST:PORT+' serve --key "$key"
