@@ -47,7 +47,7 @@ void net_box_free_all(struct net_fabric *f, struct net_member *m)
 		box_free(f, vb_container_of(it, struct net_box, link));
 }
 
-/* 0, -ENOSPC, -ENOMEM; the number is free. */
+/* 0, -ENOSPC, -ENOMEM; the number is free.  For a state it is there when the caller says so. */
 static int box_new(struct net_fabric *f, uint32_t place, uint16_t node, uint32_t client,
 		   struct net_box **out)
 {
@@ -68,7 +68,6 @@ static int box_new(struct net_fabric *f, uint32_t place, uint16_t node, uint32_t
 	m->n_boxes++;
 	f->elastic->boxes++;
 	f->elastic->box[client % NET_CLIENTS_MAX] = b;
-	net_state_box(f, b);
 	*out = b;
 	return 0;
 }
@@ -171,6 +170,7 @@ static void has(struct net_fabric *f, uint32_t from, const struct control_count 
 	b->turn = owner_of(f, b)->turn;
 	taken(f, b, c);
 	b->sent = b->begin;
+	net_state_box(f, b);
 }
 
 void net_box_told(struct net_fabric *f, uint32_t from, const struct control_count *c)
@@ -287,7 +287,6 @@ int net_box_resume(struct net_fabric *f)
 			b->letter = s->ring[b->ring - 1];
 			b->room = NET_RING;
 		}
-		net_state_box(f, b);
 	}
 	return 0;
 }
