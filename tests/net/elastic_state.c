@@ -16,11 +16,12 @@ static char state[64];
 static const char *protocol;
 static uint64_t lease_ns = LEASE_NS;
 static uint16_t nodes = 1; /* that have locks */
+static uint64_t count = LOCKS;
 
 static struct vb_lock_space_params locks(void)
 {
 	return (struct vb_lock_space_params){.lock = protocol,
-					     .locks = LOCKS,
+					     .locks = count,
 					     .servers = nodes,
 					     .lease_ns = lease_ns,
 					     .fencing = true};
@@ -660,7 +661,7 @@ static void test_two_servers(void **unused)
 	state_close(&w);
 }
 
-/* ---- another life of the machine ---- */
+/* ---- a space that is removed ---- */
 
 static void makes_word(struct world *w)
 {
@@ -679,6 +680,77 @@ static void makes_word(struct world *w)
 	vb_ep_close(ep);
 	MUST_BE(0, vb_fabric_close(f));
 }
+
+static void user(struct world *w)
+{
+	struct client_of c;
+
+	come(w, &c);
+	MUST_BE(0, vb_lock_acquire(c.me, count / 4, VB_EXCLUSIVE, WAIT_NS, &(struct vb_grant){0}));
+	set(&w->b->step[0], 1);
+	raise(SIGSTOP);
+	leave(&c);
+}
+
+static void remover(struct world *w)
+{
+	struct vb_fabric *f;
+	struct vb_ep *ep;
+	vb_addr at;
+	uint64_t old;
+	bool fresh;
+
+	MUST_BE(0, open_client(w, &f));
+	MUST_BE((int)get(&w->b->word[0]), vb_lock_space_remove(f, "locks"));
+	MUST_BE(0, vb_ep_open(f, 0, &ep));
+	MUST_BE(0, vb_region(f, 0, "word", 64, &at, &fresh));
+	MUST_BE(0, vb_faa64(ep, at, 0, &old));
+	MUST(!fresh && old == 5);
+	if (get(&w->b->word[0]) == 0) /* what was there is not found again */
+		MUST_BE(0, vb_region(f, 0, "again", 8 * count, &at, &fresh));
+	for (uint64_t i = 0; i < count && get(&w->b->word[0]) == 0; i++)
+		MUST(vb_read64(ep, at + 8 * i, &old) == 0 && old == 0);
+	vb_ep_close(ep);
+	MUST_BE(0, vb_fabric_close(f));
+}
+
+static void removal(struct world *w, int err)
+{
+	set(&w->b->word[0], (uint64_t)err);
+	ended(client(w, remover));
+}
+
+/* Who uses it does so for the next process, too; and what is removed does not come back. */
+static void test_removed(void **unused)
+{
+	struct world w;
+	pid_t pid;
+
+	(void)unused;
+	protocol = "cas";
+	count = 4096;
+	state_open(&w, ",silence=30s,linger=30s");
+	server_start(&w, 0, NULL);
+	await(get(&w.b->server[0].up));
+	pid = client(&w, user);
+	await(get(&w.b->step[0]));
+	ended(client(&w, makes_word));
+	again(&w, NULL);
+	removal(&w, -EBUSY);
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	ended(pid);
+	removal(&w, 0);
+	again(&w, NULL);
+	removal(&w, -ENOENT);
+	set(&w.b->step[0], 0);
+	pid = client(&w, user);
+	await(get(&w.b->step[0]));
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	ended(pid);
+	state_close(&w);
+}
+
+/* ---- another life of the machine ---- */
 
 static void test_another_boot(void **unused)
 {
@@ -719,7 +791,7 @@ int main(void)
 		cmocka_unit_test(test_half_made),      cmocka_unit_test(test_settles_once),
 		cmocka_unit_test(test_storm),          cmocka_unit_test(test_rolling),
 		cmocka_unit_test(test_refused),        cmocka_unit_test(test_two_servers),
-		cmocka_unit_test(test_another_boot),
+		cmocka_unit_test(test_another_boot),   cmocka_unit_test(test_removed),
 	};
 
 	audit = mmap(NULL, LOCKS * sizeof(*audit), PROT_READ | PROT_WRITE,

@@ -82,6 +82,8 @@ struct net_hold {
 	uint32_t host, number;
 };
 
+#define NET_HOLDS_MAX 65536u
+
 struct net_node {
 	unsigned used;
 	uint64_t made; /* regions so far: the last one's id */
@@ -204,6 +206,10 @@ bool net_region_control(struct net_fabric *f, uint32_t from, const void *data, s
 /* The node's directory.  Engine held; says nothing, since it may be another host that asks. */
 int net_region_get(struct net_fabric *f, const struct control_ask *q, uint32_t from,
 		   struct net_region_entry **out, bool *fresh);
+/* It has no memory any more.  Engine held. */
+void net_region_take_out(struct net_node *d, struct net_region_entry *r);
+/* What a process has left that ended in the middle of that. */
+void net_region_mend(struct net_node *d);
 /* Says why a question about a region has failed. */
 int net_region_say(struct net_fabric *f, int err, uint16_t node, const char *name, uint64_t bytes);
 /* 0; -EINVAL, said. */

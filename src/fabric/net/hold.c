@@ -20,21 +20,22 @@
 
 #include "base/log.h"
 #include "fabric/net/core.h"
+#include "fabric/net/state.h"
 
-#define HOLDS_MAX  65536u
 #define LET_GO_NS  1000000000ull /* a closing process waits no longer */
 #define HOLDS_ROOM 16u
 
 /* ---- the owner's side; engine held ---- */
 
-static int hold(struct net_core *c, uint64_t id, uint32_t host, uint32_t number)
+static int hold(struct net_fabric *f, uint64_t id, uint32_t host, uint32_t number)
 {
+	struct net_core *c = f->core;
 	struct net_hold *more;
 
 	for (unsigned i = 0; i < c->n_holds; i++)
 		if (c->hold[i].host == host && c->hold[i].number == number)
 			return 0;
-	if (c->n_holds == HOLDS_MAX)
+	if (c->n_holds == NET_HOLDS_MAX)
 		return -ENOSPC;
 	if (c->n_holds == c->holds_room) {
 		more = realloc(c->hold, (2 * c->holds_room + HOLDS_ROOM) * sizeof(*more));
@@ -44,6 +45,7 @@ static int hold(struct net_core *c, uint64_t id, uint32_t host, uint32_t number)
 		c->holds_room = 2 * c->holds_room + HOLDS_ROOM;
 	}
 	c->hold[c->n_holds++] = (struct net_hold){.id = id, .host = host, .number = number};
+	net_state_holds(f);
 	return 0;
 }
 
@@ -62,17 +64,31 @@ static void asked_to_hold(struct net_fabric *f, uint32_t from, const struct cont
 		a->offset = r->by;
 		return;
 	}
-	told = hold(f->core, r->id, from, q->number);
+	told = hold(f, r->id, from, q->number);
 	a->err = told != 0 ? told : err;
 	a->offset = r->offset;
 	a->fresh = fresh;
 }
 
-static void let_go(struct net_core *c, uint32_t from, uint64_t number)
+/* The last one comes to its place, and is nobody's until all of it has. */
+static void drop(struct net_fabric *f, struct net_hold *h)
 {
+	const struct net_hold *last = &f->core->hold[--f->core->n_holds];
+
+	__atomic_store_n(&h->host, NET_NOBODY, __ATOMIC_RELEASE);
+	h->id = last->id;
+	h->number = last->number;
+	__atomic_store_n(&h->host, last->host, __ATOMIC_RELEASE);
+	net_state_holds(f);
+}
+
+static void let_go(struct net_fabric *f, uint32_t from, uint64_t number)
+{
+	struct net_core *c = f->core;
+
 	for (unsigned i = 0; i < c->n_holds; i++)
 		if (c->hold[i].host == from && c->hold[i].number == number)
-			c->hold[i--] = c->hold[--c->n_holds];
+			drop(f, &c->hold[i--]);
 }
 
 void net_hold_drop(struct net_fabric *f, uint32_t host)
@@ -81,7 +97,7 @@ void net_hold_drop(struct net_fabric *f, uint32_t host)
 
 	for (unsigned i = 0; i < c->n_holds; i++)
 		if (c->hold[i].host == host)
-			c->hold[i--] = c->hold[--c->n_holds];
+			drop(f, &c->hold[i--]);
 }
 
 /* -EBUSY and a process that holds it, or 0. */
@@ -132,10 +148,10 @@ static void remove_it(struct net_fabric *f, uint32_t local, uint64_t id)
 
 		if (r->id != id)
 			continue;
-		/* What a card has registered keeps its pages. */
+		/* What a card has registered keeps its pages, and what a file has of them would come back. */
 		vb_zero_pages(f->memory + local * f->f.node_bytes + r->offset, r->bytes,
-			      f->pinned ? 0 : MADV_DONTNEED);
-		memmove(r, r + 1, (size_t)(&d->region[--d->used] - r) * sizeof(*r));
+			      f->pinned || net_state_is(f) ? 0 : MADV_DONTNEED);
+		net_region_take_out(d, r);
 		return;
 	}
 }
@@ -154,7 +170,7 @@ static void answer(struct net_fabric *f, uint32_t from, const struct control_ask
 	else if (q->kind == CONTROL_HOLD)
 		asked_to_hold(f, from, q, a);
 	else if (q->kind == CONTROL_LET_GO)
-		let_go(f->core, from, q->bytes);
+		let_go(f, from, q->bytes);
 	else if (q->kind == CONTROL_TAKE)
 		asked_to_take(f, q, was, a);
 	else

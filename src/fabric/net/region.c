@@ -69,6 +69,40 @@ int net_region_get(struct net_fabric *f, const struct control_ask *q, uint32_t f
 	return 0;
 }
 
+/*
+ * The last one takes its place.  Each store is one that a next process may find the last of this one (state.h): then
+ * the place has no name, or the last one stands twice.
+ */
+void net_region_take_out(struct net_node *d, struct net_region_entry *r)
+{
+	const struct net_region_entry *last = &d->region[d->used - 1];
+
+	if (r != last) {
+		__atomic_store_n(&r->name[0], '\0', __ATOMIC_RELEASE);
+		memcpy(r->name + 1, last->name + 1, sizeof(r->name) - 1);
+		r->bytes = last->bytes;
+		r->offset = last->offset;
+		r->id = last->id;
+		r->by = last->by;
+		r->maker = last->maker;
+		r->number = last->number;
+		__atomic_store_n(&r->name[0], last->name[0], __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&d->used, d->used - 1, __ATOMIC_RELEASE);
+}
+
+void net_region_mend(struct net_node *d)
+{
+	for (unsigned i = 0; i < d->used; i++) {
+		struct net_region_entry *r = &d->region[i];
+
+		if (r->name[0] == '\0' || (i + 1 < d->used && r->id == d->region[d->used - 1].id)) {
+			net_region_take_out(d, r);
+			i--; /* who has come in its place */
+		}
+	}
+}
+
 /* ---- the owner's side ---- */
 
 static void asked(struct net_fabric *f, uint32_t from, const struct control_ask *q)

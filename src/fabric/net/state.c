@@ -34,11 +34,12 @@ struct net_state_head {
 	uint64_t places;
 	uint32_t next_client;
 	uint32_t settled;
+	uint32_t holds;
 };
 _Static_assert(sizeof(struct net_state_head) <= PAGE, "it has a page");
 
 struct layout {
-	size_t seen, former, node, member, box, ring, memory, bytes;
+	size_t seen, former, node, hold, member, box, ring, memory, bytes;
 };
 
 static size_t behind(size_t at, size_t bytes)
@@ -53,7 +54,8 @@ static struct layout lay_out(const struct net_fabric *f)
 
 	l.former = behind(l.seen, (size_t)p->servers * NET_ID);
 	l.node = behind(l.former, p->servers * sizeof(struct net_former));
-	l.member = behind(l.node, (f->local_nodes + 1) * sizeof(struct net_node));
+	l.hold = behind(l.node, (f->local_nodes + 1) * sizeof(struct net_node));
+	l.member = behind(l.hold, NET_HOLDS_MAX * sizeof(struct net_hold));
 	l.box = behind(l.member, p->clients * sizeof(struct net_state_member));
 	l.ring = behind(l.box, NET_CLIENTS_MAX * sizeof(struct net_state_box));
 	l.memory = behind(l.ring, NET_STATE_RINGS * sizeof(struct vb_msg[NET_RING]));
@@ -276,6 +278,8 @@ static bool is_sane(const struct net_fabric *f, const struct net_state *s, const
 {
 	const struct net_node *node = (const struct net_node *)(s->map + l->node);
 
+	if (s->head->holds > NET_HOLDS_MAX)
+		return false;
 	for (uint32_t n = 0; n < f->local_nodes; n++) {
 		if (node[n].used > NET_REGIONS)
 			return false;
@@ -303,6 +307,12 @@ static void adopt(struct net_fabric *f, struct net_state *s, const struct layout
 	e->seen = (uint8_t(*)[NET_ID])(s->map + l->seen);
 	e->former = (struct net_former *)(s->map + l->former);
 	f->core->node = (struct net_node *)(s->map + l->node);
+	for (uint32_t n = 0; n < f->local_nodes; n++)
+		net_region_mend(&f->core->node[n]);
+	f->core->hold = (struct net_hold *)(s->map + l->hold);
+	f->core->holds_room = NET_HOLDS_MAX;
+	f->core->n_holds = s->head->holds;
+	net_hold_drop(f, NET_NOBODY); /* one that was being dropped */
 	f->memory = s->map + l->memory;
 	if (s->resumed) {
 		memcpy(e->id, s->head->id, NET_ID);
@@ -369,6 +379,8 @@ void net_state_close(struct net_fabric *f)
 		f->elastic->seen = NULL;
 		f->elastic->former = NULL;
 		f->core->node = NULL;
+		f->core->hold = NULL;
+		f->core->n_holds = f->core->holds_room = 0;
 		f->memory = NULL;
 	}
 	if (s->map != NULL)
@@ -404,6 +416,13 @@ void net_state_member(struct net_fabric *f, uint32_t place)
 	memcpy(to->id, m->id, NET_ID);
 	to->number = m->number;
 	__atomic_store_n(&to->used, 1, __ATOMIC_RELEASE);
+}
+
+void net_state_holds(struct net_fabric *f)
+{
+	if (net_state_is(f))
+		__atomic_store_n(&f->elastic->state->head->holds, f->core->n_holds,
+				 __ATOMIC_RELEASE);
 }
 
 void net_state_number(struct net_fabric *f)

@@ -5,7 +5,7 @@
  * and the boxes of their endpoints with all letters in them.  Nobody else sees more than a connection that was lost.
  *
  *	DIR/lock    locked (flock) while a server has the rest
- *	DIR/state   mapped: head | ids of servers | directories | members | boxes | letters | the nodes' memory
+ *	DIR/state   mapped: head | ids of servers | directories | holds | members | boxes | letters | the nodes' memory
  *
  * What a process has stored in a shared mapping is the kernel's when the process dies: nothing of it is lost, and of
  * several stores the first ones are there.  So each change is published by its last store: a region by the count of
@@ -66,7 +66,13 @@ static inline bool net_state_resumed(const struct net_fabric *f)
 	return f->elastic != NULL && f->elastic->state != NULL && f->elastic->state->resumed;
 }
 
+static inline bool net_state_is(const struct net_fabric *f)
+{
+	return f->elastic != NULL && f->elastic->state != NULL;
+}
+
 /* What has been changed is to be found by the next one; without a state they do nothing. */
+void net_state_holds(struct net_fabric *f);
 void net_state_member(struct net_fabric *f, uint32_t place);
 void net_state_number(struct net_fabric *f);
 void net_state_box(struct net_fabric *f, const struct net_box *b);
