@@ -312,7 +312,6 @@ static void adopt(struct net_fabric *f, struct net_state *s, const struct layout
 	f->core->hold = (struct net_hold *)(s->map + l->hold);
 	f->core->holds_room = NET_HOLDS_MAX;
 	f->core->n_holds = s->head->holds;
-	net_hold_drop(f, NET_NOBODY); /* one that was being dropped */
 	f->memory = s->map + l->memory;
 	if (s->resumed) {
 		memcpy(e->id, s->head->id, NET_ID);

@@ -216,7 +216,8 @@ static const char *check_closed_peer(struct suite *s)
 	for (unsigned i = 0; i < 200; i++) {
 		want(vb_ep_open(s->f, 1, &s->to) == 0);
 		want(s->to->self != gone);
-		err = vb_send(s->ep, gone, &m); /* known at once, or never; or not sent for want of room */
+		/* Known at once, or never; or not sent for want of room. */
+		err = vb_send(s->ep, gone, &m);
 		want(err == 0 || err == -VB_EPEERGONE || err == -EAGAIN);
 		want(vb_ep_recv(s->to, &m) == -EAGAIN);
 		vb_ep_close(s->to);
