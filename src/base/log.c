@@ -24,24 +24,19 @@ static const char *const level_names[] = {"off", "error", "warn", "info", "debug
 
 /* Every VB_LOG_ROOM there is; tests/cli/output.sh looks that none is missing. */
 static const char *const rooms[] = {
-	"bench",       "cc",
-	"check",       "cluster",
-	"dist",        "doctor",
-	"dslr",        "dslr-as-published",
-	"dslr-update", "dump",
-	"fabric",      "hook",
-	"json",        "lab",
-	"load",        "lock",
-	"micro",       "net",
-	"options",     "own",
-	"report",      "reproduce",
-	"rpc",         "serve",
-	"shiftlock",   "shiftlock-as-published",
-	"shm",         "sim",
-	"store",       "task",
-	"tcp",         "top",
-	"trace",       "txn",
-	"ucx",         "verbs",
+	"base",        "bench",     "cc",
+	"check",       "cluster",   "dist",
+	"doctor",      "dslr",      "dslr-as-published",
+	"dslr-update", "dump",      "fabric",
+	"hook",        "json",      "lab",
+	"load",        "lock",      "micro",
+	"net",         "options",   "own",
+	"report",      "reproduce", "rpc",
+	"serve",       "shiftlock", "shiftlock-as-published",
+	"shm",         "sim",       "store",
+	"task",        "tcp",       "top",
+	"trace",       "txn",       "ucx",
+	"verbs",
 };
 #define ROOMS VB_ARRAY_SIZE(rooms)
 /* No word of its own: the level for all counts. */

@@ -238,6 +238,7 @@ static inline uint64_t value_of(struct vb_coordinator *me, struct vb_table *t, u
 {
 	struct record r = {0};
 
+	tick(me); /* whatever has been committed by now */
 	alone(me, vb_txn_read(me, t, key, &r));
 	return r.value;
 }
