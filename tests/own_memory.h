@@ -348,13 +348,15 @@ static inline int memory_ep_open(void *ctx, uint16_t node, struct vb_provider_en
 	struct memory *m = ctx;
 	struct memory_ep *e = NULL;
 
+	pthread_mutex_lock(&m->lock);
 	for (unsigned i = 0; i < MEMORY_ENDPOINTS && e == NULL; i++) {
 		if (!m->ep[i].open)
 			e = &m->ep[i];
 	}
-	if (e == NULL)
+	if (e == NULL) {
+		pthread_mutex_unlock(&m->lock);
 		return -ENOSPC;
-	pthread_mutex_lock(&m->lock);
+	}
 	*e = (struct memory_ep){.m = m, .node = node};
 	e->client = m->bug == BUG_NUMBERS_COME_AGAIN ? (uint32_t)(e - m->ep) + 1 : ++m->next_client;
 	e->buffer = aligned_alloc(64, MEMORY_PLACES * VB_PROVIDER_VERB_BYTES);

@@ -41,7 +41,7 @@ done
 mutants --only nonsense
 is 'an unknown mutant is named' complains "no mutant is called 'nonsense'"
 mutants --room nonsense
-is 'an unknown room is named, and which there are' complains 'there are: cc-'
+is 'an unknown room is named, and which there are' complains 'there are: base-alloc'
 mutants --out
 is 'an option without its value' complains '--out wants a value'
 mutants --nonsense
