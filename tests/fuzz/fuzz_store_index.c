@@ -365,6 +365,7 @@ static void set_up(void)
 	header()->slots = w.generation[0].slots;
 	w.fabric.nodes = NODE + 1;
 	w.store.fabric = &w.fabric;
+	w.store.nodes = NODE + 1;
 	w.table = (struct vb_table){
 		.store = &w.store, .name = "t", .partition = VB_PARTITION_MOD, .node = w.node};
 	n->header = vb_addr_make(NODE, HEADER_AT);
