@@ -172,7 +172,7 @@ static void test_levels(void **state)
 /* Said once, with those that there are; the rest of the list counts. */
 static void test_unknown_parts(void **state)
 {
-	const char *list = "verbena: VERBENA_LOG: the parts are bench, cc, check,";
+	const char *list = "verbena: VERBENA_LOG: the parts are base, bench, cc, check,";
 	int status;
 	char *text = child("levels", "error,locc:info,nonsense:trace,shm:warn,sim:info,sim:error",
 			   &status);
