@@ -203,7 +203,8 @@ int vb_ring_reap(struct vb_ring *ring, struct vb_completion done[], unsigned mos
 int vb_ring_wait(struct vb_ring *ring, uint64_t timeout_ns);
 
 /* A descriptor that becomes readable when something ends while the ring is armed, and stays so until
- * it is armed again.  Only to be waited for: its contents are the ring's.  NULL: -EINVAL.
+ * it is armed again; once it may do so behind the end that has been reaped by then, for nothing.  Only
+ * to be waited for: its contents are the ring's.  NULL: -EINVAL.
  * Threads: any. */
 int vb_ring_fd(const struct vb_ring *ring);
 
