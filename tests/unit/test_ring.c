@@ -230,6 +230,10 @@ static void armed(void)
 		assert_int_equal(vb_lock_release(w.client[0], &w.grant[0]), 0);
 	}
 	assert_int_equal(vb_ring_arm(w.ring), 0);
+	/* The bell for what has been reaped may ring behind that, once. */
+	for (uint64_t until = vb_clock_gettime_ns() + PATIENCE_MS * MS;
+	     poll(&fd, 1, 0) != 0 && vb_clock_gettime_ns() < until;)
+		assert_int_equal(vb_ring_arm(w.ring), 0);
 	assert_int_equal(poll(&fd, 1, 0), 0);
 }
 
