@@ -1,20 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose the hold of a space's first region is (space.c takes it): after a fork the child has the space, and the
- * fabric knows of its parent. */
+/* A space's name, and whose the hold of its first region is (space.c takes it): after a fork the child has the space,
+ * and the fabric knows of its parent. */
 #define VB_LOG_ROOM "lock"
 #include "base/log.h"
 #include "lock/lock.h"
+
+#define NAME_MOST 31u
+
+int vb_lock_space_check(const char *name)
+{
+	if (name[0] != '\0' && strlen(name) <= NAME_MOST)
+		return 0;
+	return vb_fail(-EINVAL, "a lock space's name has 1 to %u characters", NAME_MOST);
+}
+
+void vb_lock_space_region(const char *space, char to[static VB_LOCK_REGION])
+{
+	snprintf(to, VB_LOCK_REGION, "lock:%.*s", (int)NAME_MOST, space);
+}
 
 /* -ENOENT, not said: it was removed before. */
 static int hold_again(struct vb_lock_space *s)
 {
 	uint32_t forks = s->fabric->forks, seen = __atomic_load_n(&s->hold_forks, __ATOMIC_ACQUIRE);
-	char name[80];
+	char name[VB_LOCK_REGION];
 	int err;
 
 	if (vb_likely(seen == forks))
 		return 0;
-	snprintf(name, sizeof(name), "lock:%.60s", s->name);
+	vb_lock_space_region(s->name, name);
 	err = vb_region_hold_again(s->fabric, name, &s->held);
 	/* Two threads of a child may do this at once: once is enough. */
 	if (err == 0 && !__atomic_compare_exchange_n(&s->hold_forks, &seen, forks, false,

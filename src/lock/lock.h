@@ -233,6 +233,12 @@ void vb_lock_server_forget(struct vb_lock_space *space, uint16_t node);
 /* Bytes of an entry under these options ("key=value,..."; NULL: defaults) on that many nodes; 0:
  * the options are wrong, logged. */
 uint32_t vb_lock_entry_bytes(const struct vb_lock_ops *ops, const char *options, uint16_t nodes);
+/* A space's name has 1 to 31 characters: the names of all its regions are whole then, on every fabric.  0; -EINVAL,
+ * said. */
+int vb_lock_space_check(const char *name);
+/* What the regions with its locks are called. */
+#define VB_LOCK_REGION 40u
+void vb_lock_space_region(const char *space, char to[static VB_LOCK_REGION]);
 /* Before a forked child uses a space that its parent has opened: 0; -ENOENT, said: it was removed meanwhile. */
 int vb_lock_space_hold(struct vb_lock_space *s);
 void vb_lock_space_let_go(struct vb_lock_space *s);

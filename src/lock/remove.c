@@ -25,8 +25,6 @@
 #include "base/log.h"
 #include "lock/header.h"
 
-#define NAME_MOST 31u
-
 /* What of a space lies on a node: its locks (space.c), its names (names.c), what its clients show (board.c), their
  * mailboxes (table/mail.c), and pieces of lists of clients, which are numbered (shiftlock/names.c). */
 static const struct {
@@ -83,12 +81,12 @@ static int remove_from(struct vb_fabric *f, uint16_t node, const char *space, co
 int vb_lock_space_end(struct vb_fabric *f, const char *name)
 {
 	struct vb_ep *ep;
-	char region[80];
+	char region[VB_LOCK_REGION];
 	int err = vb_lock_header_ep(f, &ep);
 
 	if (err)
 		return err;
-	snprintf(region, sizeof(region), "lock:%.60s", name);
+	vb_lock_space_region(name, region);
 	err = vb_region_take(f, region, ep->self);
 	if (err == 0 && f->caps.verb_bound_ns > 0)
 		vb_ep_wait_out(ep, f->caps.verb_bound_ns);
@@ -109,10 +107,10 @@ int vb_lock_space_remove(struct vb_fabric *fabric, const char *name)
 	err = vb_fabric_check(fabric);
 	if (err == 0)
 		err = vb_sched_ready();
+	if (err == 0)
+		err = vb_lock_space_check(name);
 	if (err)
 		return err;
-	if (name[0] == '\0' || strlen(name) > NAME_MOST)
-		return vb_fail(-EINVAL, "a lock space's name has 1 to %u characters", NAME_MOST);
 	err = vb_lock_space_end(fabric, name);
 	if (err == -ENOENT)
 		return vb_fail(err, "there is no lock space '%s'", name);

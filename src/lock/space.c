@@ -28,7 +28,6 @@
 #define DRIFT_INIT_PPM 100u
 #define DRIFT_MAX_PPM  10000u
 #define CLAIMS_MOST    65536u
-#define NAME_MOST      31u /* the names of all its regions are whole then, on every fabric */
 
 static int check_params(const struct vb_lock_space_params *p)
 {
@@ -36,8 +35,8 @@ static int check_params(const struct vb_lock_space_params *p)
 		return vb_fail(-EINVAL,
 			       "no lock protocol was named: \"dslr\", say, in "
 			       "vb_lock_space_params.lock (`verbena list` shows them all)");
-	if (p->name != NULL && (p->name[0] == '\0' || strlen(p->name) > NAME_MOST))
-		return vb_fail(-EINVAL, "a lock space's name has 1 to %u characters", NAME_MOST);
+	if (p->name != NULL && vb_lock_space_check(p->name) != 0)
+		return -EINVAL;
 	if (p->locks == 0 || p->locks > LOCKS_MAX)
 		return vb_fail(-EINVAL, "%" PRIu64 " locks: a space has 1 to 2^40", p->locks);
 	if (p->lease_ns && (p->lease_ns < LEASE_MIN_NS || p->lease_ns > LEASE_MAX_NS))
@@ -161,11 +160,11 @@ static int open_region(struct vb_lock_space *s, uint16_t node, const char *optio
 	uint64_t mine = (s->locks + s->servers - 1 - node) / s->servers;
 	uint64_t more = s->ops->node_bytes ? s->ops->node_bytes(s) : 0;
 	uint64_t bytes = sizeof(struct vb_lock_header) + mine * s->stride + more;
-	char name[80];
+	char name[VB_LOCK_REGION];
 	bool fresh;
 	int err;
 
-	snprintf(name, sizeof(name), "lock:%.60s", s->name);
+	vb_lock_space_region(s->name, name);
 	err = node == 0
 		      ? hold_region(s, name, bytes, &fresh)
 		      : vb_region_or_other(s->fabric, node, name, bytes, &s->header[node], &fresh);
