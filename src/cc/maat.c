@@ -48,8 +48,8 @@
  * Where R commits is so decided by one word, and whether it does by another, its status word: frozen is a promise
  * that it commits at that time or not at all.  The place's words name nobody.  A CAS of an upper that hits another
  * transaction bounds that one for nothing; that it has hit the right one, the status word says, READ behind it: a
- * transaction has its words before its first mark, and the name never comes back.  Of who does not run an upper says
- * nothing.
+ * transaction has its words before its first mark, and the name never comes back.  Nothing is said by an upper of
+ * one that does not run.
  *
  * Waiting: a reader waits for a lock word, and has none itself; who has one waits for nobody.  So there are no
  * deadlocks.  Marks are in nobody's way.
@@ -274,8 +274,8 @@ static void hear_of_the_last(struct vb_txn *t)
 
 /*
  * Before the first mark: whoever sees that finds words that are this transaction's.  Nobody else freezes an upper, so
- * one that is known to have no bound is not frozen; if another has bounded the last transaction since, that is taken
- * away.
+ * one that is known to have no bound is not frozen; a bound that another has set to the last transaction since is
+ * taken away.
  */
 static int open_interval(struct vb_txn *t)
 {

@@ -286,8 +286,8 @@ static bool nobody_has_latched(const struct locking *k)
 
 /*
  * Line 19 takes rts when the record is marked, and it is not looked at again; ReadTM of one that is not at its place
- * any more is NULL, and there is nothing to adjust.  Lines 7 to 10: the own latch is held while the others' are waited
- * for.
+ * any more is NULL, and there is nothing to adjust.  Lines 7 to 10: the own latch is held while it waits for the
+ * others'.
  */
 void maat_lock_published(struct vb_stage *s, struct vb_item **items, unsigned n)
 {

@@ -5,8 +5,8 @@
  * The first slots have a node each for themselves, their *home*.  When such a coordinator dies its home may go with it:
  * its memory is overwritten, and every verb to it is refused from then on.  Or the others take the home for gone, and
  * the coordinator runs on, with its own memory and with what it can do to theirs, until it notices.  No more homes go
- * than there are copies of a log: so many the database survives.  Who has lost his home goes on at a node that has
- * records.
+ * than there are copies of a log: so many the database survives.  Who has lost his home goes on at a node with
+ * records: those nodes stay.
  */
 #define VB_LOG_ROOM "check"
 #include "check/txn/world.h"

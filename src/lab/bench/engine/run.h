@@ -79,8 +79,8 @@ struct vb_bench_pulse {
 struct vb_bench_run;
 
 /*
- * A subject's part in a run.  What is optional may be NULL.  Where an int is returned: 0 or -error,
- * said.
+ * A subject's part in a run.  What is optional may be NULL.  Where an int is returned: 0, or -error,
+ * which was said.
  */
 
 /* What one client does, and the clients of one thread. */
