@@ -108,7 +108,7 @@ static void env_poll(struct vb_sched *s)
 
 	/* Also without a ring: somebody may have begun to wait for what is already there. */
 	if (++t->polls % LOOK_ANYWAY == 0)
-		look(t, vb_clock_ns());
+		look(t, vb_clock_early_ns());
 	else if (rung(t))
 		look(t, 0);
 }
@@ -129,7 +129,7 @@ static bool crowded(struct shm_thread *t)
 /* Until until_ns or a ring, without sleeping; gives the core to whoever wants it. */
 static bool give_way(struct shm_thread *t, uint64_t until_ns, unsigned times)
 {
-	for (unsigned i = 0; i < times && vb_clock_ns() < until_ns; i++) {
+	for (unsigned i = 0; i < times && vb_clock_early_ns() < until_ns; i++) {
 		sched_yield();
 		if (rung(t))
 			return true;
@@ -145,7 +145,7 @@ static bool spin(struct shm_thread *t, uint64_t until_ns)
 				return true;
 			vb_cpu_relax();
 		}
-	} while (vb_clock_ns() < until_ns);
+	} while (vb_clock_early_ns() < until_ns);
 	return false;
 }
 
@@ -167,7 +167,7 @@ static void nap(struct shm_thread *t, uint64_t ns)
 static void env_idle(struct vb_sched *s, uint64_t until_ns)
 {
 	struct shm_thread *t = vb_sched_env_ctx(s);
-	uint64_t begin = vb_clock_ns(), now = begin, longest = NAP_NS;
+	uint64_t begin = vb_clock_early_ns(), now = begin, longest = NAP_NS;
 
 	/* After the look has noted what the bells show: interrupt rings them, so it is seen here or
 	 * ends the spin and the nap below. */
@@ -180,7 +180,7 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 		vb_spin_learn(&t->spin_ns, SPIN_NS, 0);
 		return;
 	}
-	now = vb_clock_ns();
+	now = vb_clock_early_ns();
 	if (now >= until_ns)
 		return;
 	if (until_ns - now <= SLACK_NS) {
@@ -198,7 +198,7 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 		longest = until_ns - now - SLACK_NS;
 	nap(t, longest);
 	if (look(t, 0))
-		vb_spin_learn(&t->spin_ns, SPIN_NS, vb_clock_ns() - begin);
+		vb_spin_learn(&t->spin_ns, SPIN_NS, vb_clock_early_ns() - begin);
 	else
 		vb_spin_learn(&t->spin_ns, SPIN_NS, UINT64_MAX);
 }

@@ -239,7 +239,8 @@ void vb_locktab_note_end(struct vb_lock_client *me, const struct vb_claim *c)
 
 int vb_locktab_request(struct vb_lock_client *me, struct vb_locktab_asking *q, uint64_t until_ns)
 {
-	uint64_t now = vb_ep_now(me->ep), patience = patience_first(me);
+	/* From here a lease is counted, which may end earlier than it has to. */
+	uint64_t now = vb_ep_now_early(me->ep), patience = patience_first(me);
 	int err;
 
 	q->agent = q->dead = VB_PEER_NONE;

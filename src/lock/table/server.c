@@ -354,9 +354,8 @@ static bool is_sound(const struct vb_locktab_agent *a, const struct vb_locktab_a
 }
 
 static void take(struct vb_locktab_agent *a, const struct vb_locktab_ask *ask, vb_peer from,
-		 vb_addr reply, uint32_t lane)
+		 vb_addr reply, uint32_t lane, uint64_t now)
 {
-	uint64_t now = vb_ep_now(a->server->ep);
 	struct vb_locktab_answer refused = {.number = ask->number, .err = -ENXIO};
 	struct vb_locktab_session *ss;
 
@@ -406,14 +405,17 @@ void vb_locktab_serve(struct vb_lock_server *s, const struct vb_msg *request)
 {
 	struct vb_locktab_agent *a = agent_of(s);
 	struct vb_locktab_ask_slot slot;
+	/* In order: leases that are given now are counted from here, and the client has counted from
+	 * before it asked. */
+	uint64_t now = vb_ep_now(s->ep);
 
-	(void)vb_tq_tend(a->q, vb_ep_now(s->ep));
+	(void)vb_tq_tend(a->q, now);
 	if (request->tag == VB_LOCKTAB_TAG_ASK && request->len == sizeof(slot.ask)) {
 		memcpy(&slot.ask, request->data, sizeof(slot.ask));
-		take(a, &slot.ask, request->from, 0, 0);
+		take(a, &slot.ask, request->from, 0, 0, now);
 	} else if (request->len == 0 && vb_locktab_read_ask(s, request->imm, &slot) &&
 		   vb_peer_node(slot.from) == vb_addr_node(slot.reply)) {
-		take(a, &slot.ask, slot.from, slot.reply, vb_locktab_lane(slot.ask.number));
+		take(a, &slot.ask, slot.from, slot.reply, vb_locktab_lane(slot.ask.number), now);
 	}
 	/* What is neither is torn, or is being written over: it will be asked again. */
 	vb_locktab_flush(a);
@@ -422,7 +424,8 @@ void vb_locktab_serve(struct vb_lock_server *s, const struct vb_msg *request)
 uint64_t vb_locktab_tend(struct vb_lock_server *s)
 {
 	struct vb_locktab_agent *a = agent_of(s);
-	uint64_t next = vb_tq_tend(a->q, vb_ep_now(s->ep));
+	/* Early: a lease may end later than it has to. */
+	uint64_t next = vb_tq_tend(a->q, vb_ep_now_early(s->ep));
 
 	vb_locktab_flush(a);
 	return next;
