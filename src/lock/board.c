@@ -12,13 +12,6 @@
 /* One writer, readers anywhere: each word is whole. */
 #define set(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 
-#define PREFIX "board:"
-
-static void name_of(char *to, size_t bytes, const char *space)
-{
-	snprintf(to, bytes, PREFIX "%.60s", space);
-}
-
 /* What clients of different machines can compare. */
 static uint64_t now_of(struct vb_ep *ep)
 {
@@ -56,14 +49,14 @@ int vb_board_join(struct vb_lock_client *me)
 	struct vb_lock_space *s = me->space;
 	struct vb_board_header *head;
 	struct vb_board_slot *slot;
-	char name[80];
+	char name[VB_LOCK_REGION];
 	vb_addr at;
 	bool fresh;
 	int err;
 
 	if (!s->visible)
 		return 0;
-	name_of(name, sizeof(name), s->name);
+	vb_lock_part_region(VB_LOCK_BOARD, s->name, 0, name);
 	err = vb_region(s->fabric, me->node, name, VB_BOARD_BYTES, &at, &fresh);
 	if (err)
 		return err;
@@ -215,12 +208,13 @@ struct shown {
 
 static int note_shown(void *user, const struct vb_named *named)
 {
+	const char *begin = vb_lock_part_begin(VB_LOCK_BOARD);
 	struct shown *s = user;
 	char name[80];
 
-	if (named->kind != VB_NAMED_PART || strncmp(named->name, PREFIX, strlen(PREFIX)) != 0)
+	if (named->kind != VB_NAMED_PART || strncmp(named->name, begin, strlen(begin)) != 0)
 		return 0;
-	snprintf(name, sizeof(name), "'%s'", named->name + strlen(PREFIX));
+	snprintf(name, sizeof(name), "'%s'", named->name + strlen(begin));
 	if (strstr(s->text, name) == NULL && s->len + strlen(name) + 3 < sizeof(s->text))
 		s->len += (size_t)snprintf(s->text + s->len, sizeof(s->text) - s->len, "%s %s",
 					   s->len > 0 ? "," : ":", name);
@@ -245,7 +239,7 @@ int vb_board_view(struct vb_ep *ep, const char *space, struct vb_board_view *out
 	struct vb_fabric *f = ep->fabric;
 	size_t most = (size_t)f->nodes * VB_BOARD_SLOTS;
 	unsigned boards = 0;
-	char name[80];
+	char name[VB_LOCK_REGION];
 	int err = 0;
 
 	*out = (struct vb_board_view){
@@ -256,7 +250,7 @@ int vb_board_view(struct vb_ep *ep, const char *space, struct vb_board_view *out
 	};
 	if (out->node == NULL || out->alive == NULL || out->slot == NULL)
 		err = vb_fail(-ENOMEM, "no memory for the boards of %u nodes", f->nodes);
-	name_of(name, sizeof(name), space);
+	vb_lock_part_region(VB_LOCK_BOARD, space, 0, name);
 	for (uint16_t node = 0; node < f->nodes && err == 0; node++) {
 		vb_addr at;
 

@@ -14,11 +14,6 @@ int vb_lock_space_check(const char *name)
 	return vb_fail(-EINVAL, "a lock space's name has 1 to %u characters", NAME_MOST);
 }
 
-void vb_lock_space_region(const char *space, char to[static VB_LOCK_REGION])
-{
-	snprintf(to, VB_LOCK_REGION, "lock:%.*s", (int)NAME_MOST, space);
-}
-
 /* -ENOENT, not said: it was removed before. */
 static int hold_again(struct vb_lock_space *s)
 {
@@ -28,7 +23,7 @@ static int hold_again(struct vb_lock_space *s)
 
 	if (vb_likely(seen == forks))
 		return 0;
-	vb_lock_space_region(s->name, name);
+	vb_lock_part_region(VB_LOCK_LOCKS, s->name, 0, name);
 	err = vb_region_hold_again(s->fabric, name, &s->held);
 	/* Two threads of a child may do this at once: once is enough. */
 	if (err == 0 && !__atomic_compare_exchange_n(&s->hold_forks, &seen, forks, false,

@@ -236,9 +236,22 @@ uint32_t vb_lock_entry_bytes(const struct vb_lock_ops *ops, const char *options,
 /* A space's name has 1 to 31 characters: the names of all its regions are whole then, on every fabric.  0; -EINVAL,
  * said. */
 int vb_lock_space_check(const char *name);
-/* What the regions with its locks are called. */
-#define VB_LOCK_REGION 40u
-void vb_lock_space_region(const char *space, char to[static VB_LOCK_REGION]);
+/* What of a space lies on a node, each in a region (parts.c). */
+enum vb_lock_part {
+	VB_LOCK_LOCKS,   /* the locks themselves */
+	VB_LOCK_NAMES,   /* their directory, where they have names */
+	VB_LOCK_BOARD,   /* what the space's clients show */
+	VB_LOCK_ANSWERS, /* their mailboxes */
+	VB_LOCK_PLACES,  /* pieces of the list of clients, which are numbered */
+};
+#define VB_LOCK_REGION 88u
+/* What that region is called; `number`: of a piece. */
+void vb_lock_part_region(enum vb_lock_part part, const char *space, unsigned number,
+			 char to[static VB_LOCK_REGION]);
+/* What stands before the space's name there. */
+const char *vb_lock_part_begin(enum vb_lock_part part);
+/* Whether a region of that name is one of the space's. */
+bool vb_lock_part_is(const char *region, const char *space);
 /* Before a forked child uses a space that its parent has opened: 0; -ENOENT, said: it was removed meanwhile. */
 int vb_lock_space_hold(struct vb_lock_space *s);
 void vb_lock_space_let_go(struct vb_lock_space *s);

@@ -182,12 +182,12 @@ static int open_region(struct vb_names *d, struct vb_ep *ep, uint16_t node)
 {
 	uint64_t bytes = VB_CACHELINE + places_of(d, node) * d->words * sizeof(uint64_t);
 	uint64_t seen = 0;
-	char name[80];
+	char name[VB_LOCK_REGION];
 	bool fresh;
 	vb_addr at;
 	int err;
 
-	snprintf(name, sizeof(name), "name:%.60s", d->space->name);
+	vb_lock_part_region(VB_LOCK_NAMES, d->space->name, 0, name);
 	err = vb_region_or_other(d->space->fabric, node, name, bytes, &at, &fresh);
 	if (err != 0 && err != -EEXIST)
 		return err;

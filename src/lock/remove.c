@@ -25,35 +25,6 @@
 #include "base/log.h"
 #include "lock/header.h"
 
-/* What of a space lies on a node: its locks (space.c), its names (names.c), what its clients show (board.c), their
- * mailboxes (table/mail.c), and pieces of lists of clients, which are numbered (shiftlock/names.c). */
-static const struct {
-	const char *begin;
-	bool numbered;
-} parts[] = {
-	{"lock:", false},    {"name:", false}, {"board:", false},
-	{"answers:", false}, {"names:", true},
-};
-
-static bool is_part(const char *region, const char *space)
-{
-	size_t n = strlen(space);
-
-	for (size_t i = 0; i < VB_ARRAY_SIZE(parts); i++) {
-		size_t begin = strlen(parts[i].begin);
-		const char *rest = region + begin + n;
-
-		if (strncmp(region, parts[i].begin, begin) != 0 ||
-		    strncmp(region + begin, space, n) != 0)
-			continue;
-		if (parts[i].numbered && *rest == ':')
-			rest += 1 + strspn(rest + 1, "0123456789");
-		if (*rest == '\0')
-			return true;
-	}
-	return false;
-}
-
 /* All of a node, and the one region `last` behind the others. */
 static int remove_from(struct vb_fabric *f, uint16_t node, const char *space, const char *last)
 {
@@ -69,7 +40,7 @@ static int remove_from(struct vb_fabric *f, uint16_t node, const char *space, co
 	for (int i = 0; i < n && err == 0; i++) {
 		if (node == 0 && strcmp(all[i].name, last) == 0)
 			last_id = all[i].id;
-		else if (is_part(all[i].name, space))
+		else if (vb_lock_part_is(all[i].name, space))
 			err = vb_region_remove(f, node, all[i].id);
 	}
 	if (err == 0 && last_id != 0)
@@ -86,7 +57,7 @@ int vb_lock_space_end(struct vb_fabric *f, const char *name)
 
 	if (err)
 		return err;
-	vb_lock_space_region(name, region);
+	vb_lock_part_region(VB_LOCK_LOCKS, name, 0, region);
 	err = vb_region_take(f, region, ep->self);
 	if (err == 0 && f->caps.verb_bound_ns > 0)
 		vb_ep_wait_out(ep, f->caps.verb_bound_ns);

@@ -164,7 +164,7 @@ static int open_region(struct vb_lock_space *s, uint16_t node, const char *optio
 	bool fresh;
 	int err;
 
-	vb_lock_space_region(s->name, name);
+	vb_lock_part_region(VB_LOCK_LOCKS, s->name, 0, name);
 	err = node == 0
 		      ? hold_region(s, name, bytes, &fresh)
 		      : vb_region_or_other(s->fabric, node, name, bytes, &s->header[node], &fresh);

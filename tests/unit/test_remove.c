@@ -225,6 +225,26 @@ static void test_own(void **state)
 	memory_free(m);
 }
 
+/* A piece of one space's list of clients is no region of the space that is called so. */
+static void test_number_in_name(void **state)
+{
+	struct vb_fabric *f = open_fabric("sim", NULL);
+	struct vb_lock_space *s = open_space(f, "s", "cas", LOCKS);
+	vb_addr at;
+	bool fresh;
+
+	(void)state;
+	assert_int_equal(vb_region(f, 0, "names:s:1", 64, &at, &fresh), 0);
+	assert_int_equal(vb_lock_space_close(open_space(f, "s:1", "cas", LOCKS)), 0);
+	assert_int_equal(vb_lock_space_remove(f, "s:1"), 0);
+	assert_int_equal(vb_region(f, 0, "names:s:1", 64, &at, &fresh), 0);
+	assert_false(fresh);
+	assert_int_equal(vb_lock_space_close(s), 0);
+	assert_int_equal(vb_lock_space_remove(f, "s"), 0);
+	assert_int_equal(regions(f), 0);
+	assert_int_equal(vb_fabric_close(f), 0);
+}
+
 /* ---- what is given back is used again ---- */
 
 /* Spaces that fill more than half of a node, many more than a node has room for. */
@@ -695,6 +715,7 @@ int main(void)
 		cmocka_unit_test(test_sim),
 		cmocka_unit_test(test_tcp),
 		cmocka_unit_test(test_own),
+		cmocka_unit_test(test_number_in_name),
 		cmocka_unit_test(test_again),
 		cmocka_unit_test(test_again_own),
 		cmocka_unit_test(test_processes),

@@ -67,10 +67,10 @@ static unsigned piece_of(uint32_t place)
 static int find_piece(struct vb_lock_client *me, uint16_t node, unsigned k, vb_addr *out)
 {
 	const struct vb_lock_space *s = me->space;
-	char name[96];
+	char name[VB_LOCK_REGION];
 	bool fresh;
 
-	snprintf(name, sizeof(name), "names:%.60s:%u", s->name, k);
+	vb_lock_part_region(VB_LOCK_PLACES, s->name, k, name);
 	return vb_region(s->fabric, node, name, 8ull * piece_length(s, k), out, &fresh);
 }
 

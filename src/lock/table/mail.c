@@ -174,7 +174,7 @@ int vb_locktab_client_open(struct vb_lock_client *me)
 	const struct vb_lock_space *s = me->space;
 	struct vb_locktab_client *t =
 		calloc(1, sizeof(*t) + s->servers * sizeof(struct vb_locktab_link));
-	char name[80];
+	char name[VB_LOCK_REGION];
 	bool fresh;
 	int err;
 
@@ -186,7 +186,7 @@ int vb_locktab_client_open(struct vb_lock_client *me)
 	t->number = vb_ep_now(me->ep) / 1000 * VB_LOCKTAB_STRIDE;
 	if (options_of(s)->slots == 0 || !(s->fabric->caps.flags & VB_CAP_NOTIFY))
 		return 0;
-	snprintf(name, sizeof(name), "answers:%.60s", s->name);
+	vb_lock_part_region(VB_LOCK_ANSWERS, s->name, 0, name);
 	err = vb_region(s->fabric, me->node, name, box_bytes(s), &t->answers, &fresh);
 	if (err == -ENOSPC || err == -EINVAL)
 		return vb_fail(err,
