@@ -173,7 +173,8 @@ struct vb_grant {
  *                another protocol, size or layout than the space that exists: the log names what
  *                differs, with both values
  *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs; the log names it
- *   -ENOSPC      the locks do not fit in the nodes' segments
+ *   -ENOSPC      the locks do not fit in the nodes' segments; on tcp with `servers`: this process has spaces
+ *                open 1024 times
  *   -EAGAIN      somebody is removing the space (vb_lock_space_remove); or is making it, and has come to no
  *                end, where nobody else can finish it
  *
@@ -208,7 +209,9 @@ int vb_lock_space_close(struct vb_lock_space *space);
  * parent counts once the child has opened a client or server on it; if the space is removed before, the child is
  * told -ENOENT then.)
  *
- *   -EBUSY   the space is open: the log says where.  Nothing is removed
+ *   -EBUSY   the space is open: the log says where.  Nothing is removed.  On tcp with `servers` that counts at each
+ *            server that has locks of it: by a client that any of them has given up, or that has outlived one, and by a
+ *            server that serves its own part
  *   -ENOENT  there is no such space.  On tcp with `servers`: what a server has of a space that server 0 has lost, by
  *            beginning again, goes when somebody has opened the space again and removes it
  *   -EAGAIN  somebody else is removing it

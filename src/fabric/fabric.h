@@ -174,7 +174,7 @@ struct vb_region_info {
 	uint64_t id; /* on its node, and of no region that was there before: see vb_region_remove */
 };
 
-/* A region of node 0 as its holder knows it. */
+/* A region as its holder knows it. */
 struct vb_region_held {
 	vb_addr at;
 	bool fresh;
@@ -242,8 +242,11 @@ struct vb_fabric_ops {
 		       unsigned room);
 	/* See vb_region_hold and those behind it; NULL: as the fabric below.  `hold`: -EALREADY and who removes
 	 * the region in *by.  `take`: *by is who removes it as the caller knows, and then as it is. */
-	int (*region_hold)(struct vb_fabric *f, const char *name, uint64_t bytes,
+	int (*region_hold)(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 			   struct vb_region_held *out, vb_peer *by);
+	/* Optional: where each node's process knows who uses what is there.  NULL: who holds a region of
+	 * node 0 is all there is to know, and of other nodes none is held. */
+	int (*region_used)(struct vb_fabric *f, uint16_t node, const char *name);
 	/* Optional: in a forked child, where its parent holds it.  NULL: nothing is to be done. */
 	int (*region_hold_again)(struct vb_fabric *f, const char *name,
 				 struct vb_region_held *held);
@@ -635,24 +638,28 @@ int vb_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, u
 int vb_regions_all(struct vb_fabric *f, uint16_t node, struct vb_region_info **out);
 
 /*
- * Regions that come and go (named.c).  Those of one owner lie on any number of nodes; the one on node 0 stands for
- * all of them: who uses any holds that one, and who removes them takes it first and removes it last.
+ * Regions that come and go (held.c).  Those of one owner lie on any number of nodes; the one on node 0 stands for
+ * all of them: who uses any holds that one, and who removes them takes it first and removes it last.  But a process
+ * may be given up by the one that has node 0, or outlive it, and go on with what it has elsewhere; or it has only what
+ * lies on its own nodes, whether there is a node 0 or not.  So each is held where it lies, too.
  *
- *	hold     as vb_region_or_other on node 0, and this process is known to use it until vb_region_let_go, or
- *	         until it is known to have ended.  Fails while the region is taken: -EAGAIN, said, if who has
+ *	hold     as vb_region_or_other, and this process is known to use it until vb_region_let_go, or until it
+ *	         is known to have ended.  On node 0 it fails while the region is taken: -EAGAIN, said, if who has
  *	         taken it lives; -EOWNERDEAD, not said: it is for the caller to end what that one has begun
- *	take     `me`, an endpoint of the caller's, removes it from now on, if it is not held: -EBUSY, said;
- *	         -ENOENT, not said: there is none; -EAGAIN, said: another who lives has taken it.  What a dead
- *	         one had taken is taken over
- *	remove   the memory is zeros and free.  Of a region that its owner has taken.  0 if there is none with
- *	         that id any more
+ *	used     0: nobody is known to, or there is no such region; -EBUSY, said
+ *	take     of node 0: `me`, an endpoint of the caller's, removes it from now on, if it is not held: -EBUSY,
+ *	         said; -ENOENT, not said: there is none; -EAGAIN, said: another who lives has taken it.  What a
+ *	         dead one had taken is taken over
+ *	remove   the memory is zeros and free.  Of a region whose owner's on node 0 was taken.  0 if there is
+ *	         none with that id any more; -EBUSY, not said: somebody has come to hold it there
  *
  * Between hold and take it is as between two atomics on one word, whatever the fabric does it with: if both succeed,
  * one has seen the other's end.
  */
-int vb_region_hold(struct vb_fabric *f, const char *name, uint64_t bytes,
+int vb_region_hold(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		   struct vb_region_held *out);
-/* In a forked child, of what its parent held at the fork: 0; -ENOENT, not said: it was removed meanwhile. */
+int vb_region_used(struct vb_fabric *f, uint16_t node, const char *name);
+/* In a forked child, of what its parent held of node 0 at the fork: 0; -ENOENT, not said: it was removed meanwhile. */
 int vb_region_hold_again(struct vb_fabric *f, const char *name, struct vb_region_held *held);
 void vb_region_let_go(struct vb_fabric *f, const struct vb_region_held *held);
 int vb_region_take(struct vb_fabric *f, const char *name, vb_peer me);

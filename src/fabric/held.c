@@ -25,13 +25,22 @@ static int being_removed(const char *name, vb_peer by)
 		       name, vb_peer_client(by), vb_peer_node(by));
 }
 
-int vb_region_hold(struct vb_fabric *f, const char *name, uint64_t bytes,
+/* Of other nodes than 0 nothing is held where node 0 says it of all. */
+static bool is_kept(const struct vb_fabric *low, uint16_t node)
+{
+	return node == 0 || low->ops->region_used != NULL;
+}
+
+int vb_region_hold(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		   struct vb_region_held *out)
 {
 	struct vb_fabric *low = keeper_of(f);
 	vb_peer by = VB_PEER_NONE;
-	int err = low->ops->region_hold(low, name, bytes, out, &by);
+	int err;
 
+	if (!is_kept(low, node))
+		return vb_region_or_other(f, node, name, bytes, &out->at, &out->fresh);
+	err = low->ops->region_hold(low, node, name, bytes, out, &by);
 	if (err != -EALREADY)
 		return err;
 	return vb_peer_alive(f, by) ? being_removed(name, by) : -EOWNERDEAD;
@@ -46,7 +55,14 @@ int vb_region_hold_again(struct vb_fabric *f, const char *name, struct vb_region
 void vb_region_let_go(struct vb_fabric *f, const struct vb_region_held *held)
 {
 	f = keeper_of(f);
-	f->ops->region_let_go(f, held);
+	if (is_kept(f, vb_addr_node(held->at)))
+		f->ops->region_let_go(f, held);
+}
+
+int vb_region_used(struct vb_fabric *f, uint16_t node, const char *name)
+{
+	f = keeper_of(f);
+	return f->ops->region_used != NULL ? f->ops->region_used(f, node, name) : 0;
 }
 
 /* Each turn but the first is for one who has died with the region taken. */

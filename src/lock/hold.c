@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A space's name, and whose the hold of its first region is (space.c takes it): after a fork the child has the space,
- * and the fabric knows of its parent. */
+/* A space's name, and whose the holds of its regions are (space.c takes them): after a fork the child has the space, and
+ * the fabric knows of its parent.  Where a fabric survives a fork, node 0's region is held, and no other. */
 #define VB_LOG_ROOM "lock"
 #include "base/log.h"
 #include "lock/lock.h"
@@ -24,11 +24,11 @@ static int hold_again(struct vb_lock_space *s)
 	if (vb_likely(seen == forks))
 		return 0;
 	vb_lock_part_region(VB_LOCK_LOCKS, s->name, 0, name);
-	err = vb_region_hold_again(s->fabric, name, &s->held);
+	err = vb_region_hold_again(s->fabric, name, &s->held[0]);
 	/* Two threads of a child may do this at once: once is enough. */
 	if (err == 0 && !__atomic_compare_exchange_n(&s->hold_forks, &seen, forks, false,
 						     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-		vb_region_let_go(s->fabric, &s->held);
+		vb_region_let_go(s->fabric, &s->held[0]);
 	return err;
 }
 
@@ -46,6 +46,9 @@ int vb_lock_space_hold(struct vb_lock_space *s)
 
 void vb_lock_space_let_go(struct vb_lock_space *s)
 {
-	if (s->is_held && hold_again(s) == 0)
-		vb_region_let_go(s->fabric, &s->held);
+	if (s->held == NULL || hold_again(s) != 0)
+		return;
+	for (uint16_t n = s->servers; n-- > 0;)
+		if (s->held[n].at != 0)
+			vb_region_let_go(s->fabric, &s->held[n]);
 }

@@ -80,9 +80,8 @@ struct vb_lock_space {
 	unsigned ending;
 	uint32_t ghosts_forks;
 	struct vb_opened opened;
-	/* Node 0's region; and (atomic) whose the hold of it is, as vb_fabric.forks counts. */
-	struct vb_region_held held;
-	bool is_held;
+	/* [servers]; at 0: it is not; and (atomic) whose they are, as vb_fabric.forks counts. */
+	struct vb_region_held *held;
 	uint32_t hold_forks;
 };
 
@@ -258,8 +257,8 @@ void vb_lock_space_let_go(struct vb_lock_space *s);
 
 /* ---- remove.c ---- */
 
-/* Removes the space, or does what somebody who has died had left of that: 0; -ENOENT, not said: there is none. */
-int vb_lock_space_end(struct vb_fabric *f, const char *name);
+/* Removes the space; `begun`: does what somebody who has died had left of that.  0; -ENOENT, not said: there is none. */
+int vb_lock_space_end(struct vb_fabric *f, const char *name, bool begun);
 
 /* As vb_lock_space_open, of a process that only serves the locks of its own nodes: the others' need not be there.
  * No client may be opened on such a space. */

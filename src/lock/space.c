@@ -132,25 +132,22 @@ static uint64_t layout_hash(const struct vb_lock_space *s)
 	return XXH64(text, (size_t)n, s->variant);
 }
 
-/* Node 0's region, which is held: removal begins and ends with it (remove.c).  One that somebody has died in the
- * middle of removing is removed first. */
-static int hold_region(struct vb_lock_space *s, const char *name, uint64_t bytes, bool *fresh)
+/* Held, node 0's first: removal begins and ends with that one (remove.c).  One that somebody has died in the middle of
+ * removing is removed first. */
+static int hold_region(struct vb_lock_space *s, uint16_t node, const char *name, uint64_t bytes)
 {
+	struct vb_region_held held = {.at = 0};
 	int err;
 
-	while ((err = vb_region_hold(s->fabric, name, bytes, &s->held)) == -EOWNERDEAD) {
+	while ((err = vb_region_hold(s->fabric, node, name, bytes, &held)) == -EOWNERDEAD) {
 		vb_warn("lock space '%s' was being removed by a client that has died: it is now",
 			s->name);
-		err = vb_lock_space_end(s->fabric, s->name);
+		err = vb_lock_space_end(s->fabric, s->name, true);
 		if (err != 0 && err != -ENOENT)
 			return err;
 	}
-	if (err != 0 && err != -EEXIST)
-		return err;
-	s->is_held = true;
-	s->hold_forks = s->fabric->forks;
-	s->header[0] = s->held.at;
-	*fresh = s->held.fresh;
+	if (err == 0 || err == -EEXIST)
+		s->held[node] = held;
 	return err;
 }
 
@@ -165,11 +162,11 @@ static int open_region(struct vb_lock_space *s, uint16_t node, const char *optio
 	int err;
 
 	vb_lock_part_region(VB_LOCK_LOCKS, s->name, 0, name);
-	err = node == 0
-		      ? hold_region(s, name, bytes, &fresh)
-		      : vb_region_or_other(s->fabric, node, name, bytes, &s->header[node], &fresh);
+	err = hold_region(s, node, name, bytes);
 	if (err && err != -EEXIST)
 		return err;
+	fresh = s->held[node].fresh;
+	s->header[node] = s->held[node].at;
 	s->base[node] = s->header[node] + sizeof(struct vb_lock_header);
 	if (err == 0 && fresh)
 		vb_region_dense(s->fabric, s->header[node],
@@ -276,10 +273,12 @@ static int fill(struct vb_lock_space *s, const struct vb_lock_space_params *p, b
 	lay_out(s, &shape);
 	s->base = calloc(s->servers, sizeof(*s->base));
 	s->header = calloc(s->servers, sizeof(*s->header));
+	s->held = calloc(s->servers, sizeof(*s->held));
+	s->hold_forks = s->fabric->forks;
 	s->server_cache =
 		calloc((size_t)s->servers * VB_LOCK_WORKERS_MAX, sizeof(*s->server_cache));
 	s->worker_cache = calloc(s->servers, sizeof(*s->worker_cache));
-	if (!s->base || !s->header || !s->server_cache || !s->worker_cache)
+	if (!s->base || !s->header || !s->held || !s->server_cache || !s->worker_cache)
 		return vb_fail(-ENOMEM, "no memory for a lock space");
 	for (uint16_t n = 0; err == 0 && n < s->servers; n++)
 		if (!own || vb_local(s->fabric, vb_addr_make(n, 0), 1) != NULL)
@@ -297,6 +296,7 @@ static void free_space(struct vb_lock_space *s)
 	free(s->name);
 	free(s->base);
 	free(s->header);
+	free(s->held);
 	free(s->server_cache);
 	free(s->worker_cache);
 	free(s);

@@ -55,8 +55,8 @@ static unsigned listed(struct race *r, const char *name, uint64_t id)
 /* It is there as long as it is open, on both nodes. */
 static void check_open(struct race *r, const struct vb_lock_space *s)
 {
-	assert_true(r->open[s->held.id] > 0);
-	assert_int_equal(listed(r, "lock:s", s->held.id), 1);
+	assert_true(r->open[s->held[0].id] > 0);
+	assert_int_equal(listed(r, "lock:s", s->held[0].id), 1);
 	assert_int_equal(listed(r, "lock:s", 0), NODES);
 }
 
@@ -70,8 +70,8 @@ static void use_lock(struct race *r, struct vb_lock_space *s, struct vb_ep *ep)
 	check_open(r, s);
 	assert_int_equal(vb_lock_acquire(me, 1, VB_EXCLUSIVE, VB_FOREVER_NS, &g), 0);
 	assert_int_equal(r->inside++, 0);
-	assert_int_equal(g.token, r->token[s->held.id] + 1);
-	r->token[s->held.id] = g.token;
+	assert_int_equal(g.token, r->token[s->held[0].id] + 1);
+	r->token[s->held[0].id] = g.token;
 	rest(r, ep);
 	check_open(r, s);
 	r->inside--;
@@ -96,15 +96,15 @@ static void opens(struct race *r, struct vb_ep *ep)
 		return;
 	}
 	assert_int_equal(err, 0);
-	assert_in_range(s->held.id, 1, IDS - 1);
+	assert_in_range(s->held[0].id, 1, IDS - 1);
 	r->opens++;
-	r->open[s->held.id]++;
+	r->open[s->held[0].id]++;
 	check_open(r, s);
 	rest(r, ep);
 	if (vb_rng_below(&r->rng, 3) > 0)
 		use_lock(r, s, ep);
 	check_open(r, s);
-	r->open[s->held.id]--;
+	r->open[s->held[0].id]--;
 	assert_int_equal(vb_lock_space_close(s), 0);
 }
 

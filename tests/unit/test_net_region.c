@@ -366,10 +366,10 @@ static void asked(void **state)
 
 /* ---- all of a node ---- */
 
-static struct named list_us(uint32_t from, uint16_t node, uint64_t i, uint32_t number)
+static struct named list_us(uint32_t from, uint16_t node, uint64_t after, uint32_t number)
 {
 	struct ask q = {
-		.kind = LIST, .version = VERSION, .node = node, .number = number, .bytes = i};
+		.kind = LIST, .version = VERSION, .node = node, .number = number, .bytes = after};
 	struct named a;
 	unsigned before = fake.n_controls;
 
@@ -385,7 +385,7 @@ static struct named list_us(uint32_t from, uint16_t node, uint64_t i, uint32_t n
 
 static void listed_to_others(void **state)
 {
-	struct vb_region_info all[2] = {0};
+	struct vb_region_info all[3] = {0};
 	struct named a;
 	vb_addr at;
 	bool fresh;
@@ -396,9 +396,12 @@ static void listed_to_others(void **state)
 	assert_int_equal(list_us(1, 3, 0, 1).count, 0);
 	assert_int_equal(vb_region(fake.fabric, 3, "locks", 100, &at, &fresh), 0);
 	assert_int_equal(vb_region(fake.fabric, 3, "more", 64, &at, &fresh), 0);
-	a = list_us(1, 3, 1, 2);
+	a = list_us(1, 3, 0, 2);
 	assert_int_equal(a.err, 0);
 	assert_int_equal(a.count, 2);
+	assert_string_equal(a.name, "locks");
+	a = list_us(1, 3, a.id, 2);
+	assert_int_equal(a.count, 1);
 	assert_int_equal(a.bytes, 64);
 	assert_string_equal(a.name, "more");
 	assert_int_equal(vb_regions(fake.fabric, 3, all, 1), 2);
@@ -406,8 +409,19 @@ static void listed_to_others(void **state)
 	assert_int_equal(all[0].bytes, 100);
 	assert_string_equal(all[1].name, "");
 	a = list_us(2, 3, UINT64_MAX, 3);
-	assert_int_equal(a.count, 2);
+	assert_int_equal(a.count, 0);
 	assert_string_equal(a.name, "");
+	/* Who is in the middle of the list misses none when one that he has had goes, and the last takes its place. */
+	a = list_us(1, 3, 0, 4);
+	assert_int_equal(vb_region(fake.fabric, 3, "most", 64, &at, &fresh), 0);
+	assert_int_equal(vb_regions(fake.fabric, 3, all, 3), 3);
+	assert_int_equal(vb_region_remove(fake.fabric, 3, a.id), 0);
+	a = list_us(1, 3, a.id, 5);
+	assert_int_equal(a.count, 2);
+	assert_string_equal(a.name, "more");
+	a = list_us(1, 3, a.id, 6);
+	assert_int_equal(a.count, 1);
+	assert_string_equal(a.name, "most");
 	/* Of other hosts' nodes, and of none. */
 	assert_int_equal(list_us(1, 4, 0, 4).err, -EPROTO);
 	assert_int_equal(list_us(1, UINT16_MAX, 0, 5).err, -EPROTO);
@@ -432,8 +446,11 @@ static bool name_next(void)
 	a.version = VERSION;
 	a.number = other.number = q.number;
 	a.bytes = 10 + q.bytes;
+	a.id = q.bytes + 1;
 	if (a.name[0] == '\0' && q.bytes < a.count)
 		snprintf(a.name, sizeof(a.name), "%s", names[q.bytes]);
+	if (a.count <= VB_ARRAY_SIZE(names))
+		a.count -= (uint32_t)q.bytes;
 	/* To another question, or by another host: as if it had not come. */
 	came_held(1, &other, sizeof(other));
 	came_held(2, &a, sizeof(a));

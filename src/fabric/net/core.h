@@ -40,6 +40,7 @@ enum net_control_kind {
 	CONTROL_LET_GO, /* what was held under the number in `bytes` */
 	CONTROL_TAKE,   /* by the peer in `bytes` (control_take) */
 	CONTROL_REMOVE, /* of the node the region with the id in `bytes` */
+	CONTROL_USED,   /* is it held? */
 };
 #define CONTROL_VERSION 2
 
@@ -76,13 +77,14 @@ struct net_region_entry {
 		number; /* the host that made it (NET_NOBODY: it is gone), and with which question */
 };
 
-/* Somebody uses a region of node 0: `host` under that number of its own. */
+/* Somebody uses a region of this host's first node: `host` under that number of its own. */
 struct net_hold {
 	uint64_t id;
 	uint32_t host, number;
 };
 
-#define NET_HOLDS_MAX 65536u
+#define NET_HOLDS_MAX  65536u
+#define NET_HOLDS_EACH 1024u /* of one host: it cannot take all */
 
 struct net_node {
 	unsigned used;
@@ -149,8 +151,7 @@ struct net_core {
 	struct net_ep *clients[NET_CLIENTS_MAX]; /* by client number modulo; under the engine */
 	uint32_t next_client, open_clients;
 	struct net_node *node; /* [local_nodes]; under the engine */
-	struct net_hold
-		*hold; /* [n_holds], of room for holds_room; of who has node 0, under the engine */
+	struct net_hold *hold; /* [n_holds], of room for holds_room; under the engine */
 	unsigned n_holds, holds_room;
 	struct net_host *host; /* [hosts] */
 	bool news;             /* atomic: somebody is gone and not told */
@@ -198,6 +199,8 @@ int net_ask_on_thread(struct net_fabric *f, const struct control_ask *question,
 bool net_hold_control(struct net_fabric *f, uint32_t from, const void *data, size_t bytes);
 /* What a host held nobody holds any more: it has ended. */
 void net_hold_drop(struct net_fabric *f, uint32_t host);
+/* Of a state: nor what is held by no host that there may be, as what was being dropped when its process ended. */
+void net_hold_drop_strange(struct net_fabric *f);
 
 /* ---- region.c ---- */
 

@@ -124,7 +124,7 @@ int net_elastic_resume(struct net_fabric *f)
 		return 0;
 	/* It counts its questions anew, so that none of it is one that has been answered. */
 	disown(f, f->host);
-	net_hold_drop(f, NET_NOBODY); /* what was being dropped when it ended */
+	net_hold_drop_strange(f);
 	for (uint32_t i = 0; i < e->p.clients; i++) {
 		const struct net_state_member *was = &e->state->member[i];
 		struct net_member *m = &e->member[i];

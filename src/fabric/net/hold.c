@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regions that come and go.  Who has node 0 knows which processes hold a region of it, and under which number each
- * of them asked to; the others ask it, as for a region (region.c):
+ * Regions that come and go.  A host knows which processes hold a region of its first node, and under which number each
+ * of them asked to; the others ask it, as for a region (region.c).  Its further nodes go with that one: a space that has
+ * locks there has some on the first.
  *
  *	HOLD {number, bytes, name}   ->  found or made; held by (asker, number)
  *	LET_GO {held number}         ->  not any more
+ *	USED {name}                  ->  does anybody hold it?
  *	TAKE {name, peer, dead peer} ->  the peer removes it, if nobody holds it
- *	REMOVE {node, id}            ->  of who has the node: zeros, and free
+ *	REMOVE {node, id}            ->  of who has the node: zeros, and free; unless somebody holds it
  *	ANSWER {number, error, offset}   <-
  *
  * Each is one step under the engine, and the same again when it is asked again.  A process that ends holds nothing:
@@ -27,16 +29,24 @@
 
 /* ---- the owner's side; engine held ---- */
 
+/* 0: there is, and *again: it is held under that number; -EMFILE. */
+static int hold_room(const struct net_core *c, uint32_t host, uint32_t number, bool *again)
+{
+	unsigned n = 0;
+
+	*again = false;
+	for (unsigned i = 0; i < c->n_holds; i++) {
+		n += c->hold[i].host == host;
+		*again |= c->hold[i].host == host && c->hold[i].number == number;
+	}
+	return *again || (n < NET_HOLDS_EACH && c->n_holds < NET_HOLDS_MAX) ? 0 : -EMFILE;
+}
+
 static int hold(struct net_fabric *f, uint64_t id, uint32_t host, uint32_t number)
 {
 	struct net_core *c = f->core;
 	struct net_hold *more;
 
-	for (unsigned i = 0; i < c->n_holds; i++)
-		if (c->hold[i].host == host && c->hold[i].number == number)
-			return 0;
-	if (c->n_holds == NET_HOLDS_MAX)
-		return -ENOSPC;
 	if (c->n_holds == c->holds_room) {
 		more = realloc(c->hold, (2 * c->holds_room + HOLDS_ROOM) * sizeof(*more));
 		if (more == NULL)
@@ -53,9 +63,12 @@ static void asked_to_hold(struct net_fabric *f, uint32_t from, const struct cont
 			  struct control_answer *a)
 {
 	struct net_region_entry *r;
-	bool fresh = false;
-	int err = net_region_get(f, q, from, &r, &fresh), told;
+	bool fresh = false, again;
+	int err = hold_room(f->core, from, q->number, &again), told;
 
+	/* Before it is made. */
+	if (err == 0)
+		err = net_region_get(f, q, from, &r, &fresh);
 	a->err = err;
 	if (err != 0 && err != -EINVAL)
 		return;
@@ -64,7 +77,7 @@ static void asked_to_hold(struct net_fabric *f, uint32_t from, const struct cont
 		a->offset = r->by;
 		return;
 	}
-	told = hold(f, r->id, from, q->number);
+	told = again ? 0 : hold(f, r->id, from, q->number);
 	a->err = told != 0 ? told : err;
 	a->offset = r->offset;
 	a->fresh = fresh;
@@ -100,6 +113,15 @@ void net_hold_drop(struct net_fabric *f, uint32_t host)
 			drop(f, &c->hold[i--]);
 }
 
+void net_hold_drop_strange(struct net_fabric *f)
+{
+	struct net_core *c = f->core;
+
+	for (unsigned i = 0; i < c->n_holds; i++)
+		if (c->hold[i].host >= net_hosts_max(f))
+			drop(f, &c->hold[i--]);
+}
+
 /* -EBUSY and a process that holds it, or 0. */
 static int check_free(struct net_fabric *f, const struct net_region_entry *r, uint64_t *who)
 {
@@ -118,15 +140,31 @@ static int check_free(struct net_fabric *f, const struct net_region_entry *r, ui
 	return 0;
 }
 
+/* NULL: there is none. */
+static struct net_region_entry *find(struct net_fabric *f, const char *name)
+{
+	struct net_node *d = &f->core->node[0];
+
+	for (unsigned i = 0; i < d->used; i++)
+		if (strcmp(d->region[i].name, name) == 0)
+			return &d->region[i];
+	return NULL;
+}
+
+static void asked_whether_used(struct net_fabric *f, const struct control_ask *q,
+			       struct control_answer *a)
+{
+	const struct net_region_entry *r = find(f, q->name);
+
+	if (r != NULL)
+		a->err = check_free(f, r, &a->offset);
+}
+
 static void asked_to_take(struct net_fabric *f, const struct control_ask *q, uint64_t was,
 			  struct control_answer *a)
 {
-	struct net_node *d = &f->core->node[0];
-	struct net_region_entry *r = NULL;
+	struct net_region_entry *r = find(f, q->name);
 
-	for (unsigned i = 0; i < d->used && r == NULL; i++)
-		if (strcmp(d->region[i].name, q->name) == 0)
-			r = &d->region[i];
 	if (r == NULL) {
 		a->err = -ENOENT;
 	} else if (r->by == VB_PEER_NONE) {
@@ -139,7 +177,8 @@ static void asked_to_take(struct net_fabric *f, const struct control_ask *q, uin
 		r->by = q->bytes;
 }
 
-static void remove_it(struct net_fabric *f, uint32_t local, uint64_t id)
+/* Ids are a node's own, and what is held is of the first one.  What is taken is held by nobody. */
+static void remove_it(struct net_fabric *f, uint32_t local, uint64_t id, struct control_answer *a)
 {
 	struct net_node *d = &f->core->node[local];
 
@@ -148,6 +187,10 @@ static void remove_it(struct net_fabric *f, uint32_t local, uint64_t id)
 
 		if (r->id != id)
 			continue;
+		if (local == 0 && r->by == VB_PEER_NONE)
+			a->err = check_free(f, r, &a->offset);
+		if (a->err != 0)
+			return;
 		/* What a card has registered keeps its pages, and what a file has of them would come back. */
 		vb_zero_pages(f->memory + local * f->f.node_bytes + r->offset, r->bytes,
 			      f->pinned || net_state_is(f) ? 0 : MADV_DONTNEED);
@@ -159,12 +202,13 @@ static void remove_it(struct net_fabric *f, uint32_t local, uint64_t id)
 static void answer(struct net_fabric *f, uint32_t from, const struct control_ask *q, uint64_t was,
 		   struct control_answer *a)
 {
-	bool named = q->kind == CONTROL_HOLD || q->kind == CONTROL_TAKE;
+	bool named = q->kind == CONTROL_HOLD || q->kind == CONTROL_TAKE || q->kind == CONTROL_USED;
 
 	*a = (struct control_answer){
 		.kind = CONTROL_ANSWER, .version = CONTROL_VERSION, .number = q->number};
 	if (q->node >= f->f.nodes || net_host_of_node(f, q->node) != f->host || q->bytes == 0 ||
-	    (q->kind != CONTROL_REMOVE && q->node != 0) ||
+	    (q->kind != CONTROL_REMOVE && q->node != f->host) ||
+	    (q->kind == CONTROL_TAKE && q->node != 0) ||
 	    (named && (q->name[0] == '\0' || memchr(q->name, '\0', sizeof(q->name)) == NULL)))
 		a->err = -EPROTO;
 	else if (q->kind == CONTROL_HOLD)
@@ -173,8 +217,10 @@ static void answer(struct net_fabric *f, uint32_t from, const struct control_ask
 		let_go(f, from, q->bytes);
 	else if (q->kind == CONTROL_TAKE)
 		asked_to_take(f, q, was, a);
+	else if (q->kind == CONTROL_USED)
+		asked_whether_used(f, q, a);
 	else
-		remove_it(f, q->node / f->hosts, q->bytes);
+		remove_it(f, q->node / f->hosts, q->bytes, a);
 }
 
 bool net_hold_control(struct net_fabric *f, uint32_t from, const void *data, size_t bytes)
@@ -185,7 +231,7 @@ bool net_hold_control(struct net_fabric *f, uint32_t from, const void *data, siz
 
 	if (bytes != (kind == CONTROL_TAKE ? sizeof(t) : sizeof(t.ask)) ||
 	    (kind != CONTROL_HOLD && kind != CONTROL_LET_GO && kind != CONTROL_TAKE &&
-	     kind != CONTROL_REMOVE))
+	     kind != CONTROL_REMOVE && kind != CONTROL_USED))
 		return false;
 	memcpy(&t, data, bytes);
 	answer(f, from, &t.ask, t.was, &a);
@@ -215,30 +261,41 @@ static int ask_owner(struct net_fabric *f, struct control_ask *q, struct net_ask
 	return 0;
 }
 
-void net_region_let_go(struct vb_fabric *fabric, const struct vb_region_held *held)
+/* Of those of its host: the one whose regions are held. */
+static bool is_first(const struct net_fabric *f, uint16_t node)
 {
-	struct control_ask q = {.kind = CONTROL_LET_GO, .bytes = held->id};
-	struct net_ask ask = {.patience_ns = LET_GO_NS, .unreached_ns = 1};
-
-	(void)ask_owner(net_of(fabric), &q, &ask);
+	return node < f->hosts;
 }
 
-int net_region_hold(struct vb_fabric *fabric, const char *name, uint64_t bytes,
+void net_region_let_go(struct vb_fabric *fabric, const struct vb_region_held *held)
+{
+	struct net_fabric *f = net_of(fabric);
+	struct control_ask q = {
+		.kind = CONTROL_LET_GO, .node = vb_addr_node(held->at), .bytes = held->id};
+	struct net_ask ask = {.patience_ns = LET_GO_NS, .unreached_ns = 1};
+
+	if (is_first(f, q.node))
+		(void)ask_owner(f, &q, &ask);
+}
+
+int net_region_hold(struct vb_fabric *fabric, uint16_t node, const char *name, uint64_t bytes,
 		    struct vb_region_held *out, vb_peer *by)
 {
 	struct net_fabric *f = net_of(fabric);
-	struct control_ask q = {.kind = CONTROL_HOLD, .bytes = bytes};
+	struct control_ask q = {.kind = CONTROL_HOLD, .node = node, .bytes = bytes};
 	struct net_ask ask = {.was = 0};
 	int err = net_region_check(name, bytes);
 
 	if (err != 0)
 		return err;
+	if (!is_first(f, node))
+		return net_region(fabric, node, name, bytes, &out->at, &out->fresh);
 	memcpy(q.name, name, strlen(name));
 	err = ask_owner(f, &q, &ask);
-	out->id = ask.number;
+	*out = (struct vb_region_held){.at = vb_addr_make(node, 0), .id = ask.number};
 	if (err != 0) {
 		net_region_let_go(fabric, out);
-		return net_region_say(f, err, 0, name, bytes);
+		return net_region_say(f, err, node, name, bytes);
 	}
 	err = ask.err == -EINVAL ? -EEXIST : ask.err;
 	if (err == -EALREADY)
@@ -249,10 +306,35 @@ int net_region_hold(struct vb_fabric *fabric, const char *name, uint64_t bytes,
 					     (err == 0 && bytes > fabric->node_bytes - ask.offset)))
 		err = -EPROTO;
 	if (err != 0 && err != -EEXIST)
-		return net_region_say(f, err, 0, name, bytes);
-	out->at = vb_addr_make(0, ask.offset);
+		return net_region_say(f, err, node, name, bytes);
+	out->at = vb_addr_make(node, ask.offset);
 	out->fresh = ask.fresh;
 	return err;
+}
+
+static int in_use(const char *name, uint64_t host)
+{
+	return vb_fail(-EBUSY, "'%s' is in use: process %" PRIu64 " of the cluster has it open",
+		       name, host);
+}
+
+int net_region_used(struct vb_fabric *fabric, uint16_t node, const char *name)
+{
+	struct net_fabric *f = net_of(fabric);
+	struct control_ask q = {.kind = CONTROL_USED, .node = node, .bytes = 1};
+	struct net_ask ask = {.was = 0};
+	int err = net_region_check(name, 1);
+
+	if (err != 0 || !is_first(f, node))
+		return err;
+	memcpy(q.name, name, strlen(name));
+	err = ask_owner(f, &q, &ask);
+	if (err == 0)
+		err = ask.err;
+	/* Its memory has gone with its process. */
+	if (err == 0 || (err == -VB_EPEERGONE && net_memory_gone(f, ask.host)))
+		return 0;
+	return err == -EBUSY ? in_use(name, ask.offset) : net_region_say(f, err, node, name, 0);
 }
 
 int net_region_take(struct vb_fabric *fabric, const char *name, vb_peer me, vb_peer *by)
@@ -272,11 +354,7 @@ int net_region_take(struct vb_fabric *fabric, const char *name, vb_peer me, vb_p
 		*by = ask.offset;
 	if (err == 0 || err == -EALREADY || err == -ENOENT)
 		return err;
-	if (err == -EBUSY)
-		return vb_fail(err,
-			       "'%s' is in use: process %" PRIu64 " of the cluster has it open",
-			       name, ask.offset);
-	return net_region_say(f, err, 0, name, 0);
+	return err == -EBUSY ? in_use(name, ask.offset) : net_region_say(f, err, 0, name, 0);
 }
 
 int net_region_remove(struct vb_fabric *fabric, uint16_t node, uint64_t id)
@@ -288,5 +366,7 @@ int net_region_remove(struct vb_fabric *fabric, uint16_t node, uint64_t id)
 
 	if (err == 0)
 		err = ask.err;
-	return err != 0 ? net_region_say(f, err, node, "(one that is being removed)", 0) : 0;
+	if (err == 0 || err == -EBUSY)
+		return err;
+	return net_region_say(f, err, node, "(one that is being removed)", 0);
 }

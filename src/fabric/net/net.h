@@ -142,8 +142,9 @@ int net_home(struct vb_fabric *f); /* see vb_home */
 int net_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	       bool *fresh);
 int net_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
-int net_region_hold(struct vb_fabric *f, const char *name, uint64_t bytes,
+int net_region_hold(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		    struct vb_region_held *out, vb_peer *by);
+int net_region_used(struct vb_fabric *f, uint16_t node, const char *name);
 void net_region_let_go(struct vb_fabric *f, const struct vb_region_held *held);
 int net_region_take(struct vb_fabric *f, const char *name, vb_peer me, vb_peer *by);
 int net_region_remove(struct vb_fabric *f, uint16_t node, uint64_t id);
@@ -155,7 +156,7 @@ uint64_t net_common_now(struct vb_ep *ep, uint64_t *error_ns); /* the root's clo
 	.close = net_close, .after_fork = net_after_fork, .ep_open = net_ep_open,                  \
 	.ep_close = net_ep_close, .post = net_post, .recv = net_recv,                              \
 	.peer_alive = net_peer_alive, .node_gone = net_node_gone, .region = net_region,            \
-	.regions = net_regions, .region_hold = net_region_hold,                                    \
+	.regions = net_regions, .region_hold = net_region_hold, .region_used = net_region_used,    \
 	.region_let_go = net_region_let_go, .region_take = net_region_take,                        \
 	.region_remove = net_region_remove, .local = net_local, .stats = net_stats,                \
 	.common_now = net_common_now, .home = net_home, .cut_off = net_ep_cut_off

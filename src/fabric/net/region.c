@@ -6,8 +6,8 @@
  *	  ASK {number, node, bytes, name}  ->     found, or made at the end of what is taken
  *	  ANSWER {number, error, offset}   <-
  *
- *	LIST {number, node, i}           ->     looked up
- *	NAMED {number, error, i's name, how many there are}   <-
+ *	LIST {number, node, id}          ->     looked up
+ *	NAMED {number, error, the first region with a greater id, how many such there are}   <-
  *
  * All ride on the transport's control messages.  An owner answers when it looks at its engine:
  * while its thread awaits something, or by the transport's helper.
@@ -134,11 +134,21 @@ static void listed(struct net_fabric *f, uint32_t from, const struct control_ask
 	} else {
 		const struct net_node *d = &f->core->node[q->node / f->hosts];
 
-		a.count = d->used;
-		if (q->bytes < d->used) {
-			a.bytes = d->region[q->bytes].bytes;
-			a.id = d->region[q->bytes].id;
-			memcpy(a.name, d->region[q->bytes].name, sizeof(a.name));
+		const struct net_region_entry *next = NULL;
+
+		for (unsigned i = 0; i < d->used; i++) {
+			const struct net_region_entry *r = &d->region[i];
+
+			if (r->id <= q->bytes)
+				continue;
+			a.count++;
+			if (next == NULL || r->id < next->id)
+				next = r;
+		}
+		if (next != NULL) {
+			a.bytes = next->bytes;
+			a.id = next->id;
+			memcpy(a.name, next->name, sizeof(a.name));
 		}
 	}
 	(void)f->t->control(f, from, &a, sizeof(a));
@@ -228,6 +238,13 @@ int net_region_say(struct net_fabric *f, int err, uint16_t node, const char *nam
 			       " bytes does not fit on node %u (of %" PRIu64
 			       " bytes and %d regions); open the fabric with larger nodes",
 			       name, bytes, node, f->f.node_bytes, NET_REGIONS);
+	case -EMFILE:
+		return vb_fail(
+			-ENOSPC,
+			"'%s': process %u, where node %u lives, knows of %u lock spaces that "
+			"a process has open, each as often as it was opened, and of %u in "
+			"all: close some",
+			name, host, node, NET_HOLDS_EACH, NET_HOLDS_MAX);
 	case -ETIMEDOUT:
 		return vb_fail(err,
 			       "process %u, where node %u lives, has not answered within %" PRIu64
@@ -320,7 +337,8 @@ static int regions_here(struct net_fabric *f, uint16_t node, struct vb_region_in
 	return (int)used;
 }
 
-/* Name by name; without room for any, how many there are. */
+/* One by one, in the order in which they were made, so that none is left out that is there all the time, whatever
+ * others are made and removed meanwhile; without room for any, how many there are. */
 static int regions_there(struct net_fabric *f, uint16_t node, struct vb_region_info *out,
 			 unsigned room)
 {
@@ -328,6 +346,7 @@ static int regions_there(struct net_fabric *f, uint16_t node, struct vb_region_i
 	struct vb_region_info one = {0};
 	struct net_ask ask = {.host = net_host_of_node(f, node), .named = &one};
 	int err = net_thread_get(f, &ask.thread);
+	unsigned n = 0;
 
 	if (err != 0)
 		return err;
@@ -336,11 +355,18 @@ static int regions_there(struct net_fabric *f, uint16_t node, struct vb_region_i
 		err = net_ask_on_thread(f, &q, &ask);
 		if (err == 0)
 			err = ask.err;
-		if (err == 0 && q.bytes < ask.count && q.bytes < room)
-			out[q.bytes] = one;
-	} while (err == 0 && ++q.bytes < ask.count && q.bytes < room);
+		if (err == 0 && ask.count > 0 && one.id <= q.bytes)
+			err = -EPROTO;
+		if (err != 0 || ask.count == 0 || n == room)
+			break;
+		q.bytes = one.id;
+		out[n++] = one;
+	} while (ask.count > 1 && n < room);
 	net_thread_put(ask.thread);
-	return err != 0 ? net_region_say(f, err, node, "(all)", 0) : (int)ask.count;
+	if (err != 0)
+		return net_region_say(f, err, node, "(all)", 0);
+	/* `count` is with the one that came last, if that is in out[]. */
+	return (int)(n + ask.count - (n > 0 && ask.count > 0));
 }
 
 int net_regions(struct vb_fabric *fabric, uint16_t node, struct vb_region_info *out, unsigned room)

@@ -130,12 +130,12 @@ static int hold(struct own_fabric *f, struct own_search *s, struct vb_region_hel
 	*by = now;
 	if (now != VB_PEER_NONE)
 		return now != OWN_GONE ? -EALREADY : -EAGAIN;
-	out->at = vb_addr_make(0, e.offset);
+	out->at = vb_addr_make(s->node, e.offset);
 	out->id = index << 8 | s->found;
 	return e.bytes == s->bytes ? 0 : -EEXIST;
 }
 
-int own_region_hold(struct vb_fabric *fabric, const char *name, uint64_t bytes,
+int own_region_hold(struct vb_fabric *fabric, uint16_t node, const char *name, uint64_t bytes,
 		    struct vb_region_held *out, vb_peer *by)
 {
 	struct own_fabric *f = own_of(fabric);
@@ -146,7 +146,7 @@ int own_region_hold(struct vb_fabric *fabric, const char *name, uint64_t bytes,
 	pthread_mutex_lock(&f->opening);
 	err = -EAGAIN;
 	for (unsigned i = 0; i < LOOKS && err == -EAGAIN; i++) {
-		struct own_search s = own_search(f, 0, name, bytes);
+		struct own_search s = own_search(f, node, name, bytes);
 
 		err = hold(f, &s, out, by);
 	}

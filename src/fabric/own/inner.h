@@ -223,7 +223,7 @@ int own_entry_move(struct own_search *s, enum vb_provider_op op, uint64_t number
 
 /* ---- hold.c ---- */
 
-int own_region_hold(struct vb_fabric *f, const char *name, uint64_t bytes,
+int own_region_hold(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		    struct vb_region_held *out, vb_peer *by);
 void own_region_let_go(struct vb_fabric *f, const struct vb_region_held *held);
 int own_region_take(struct vb_fabric *f, const char *name, vb_peer me, vb_peer *by);

@@ -249,7 +249,7 @@ int shm_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64
 int shm_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
 int shm_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	       bool *fresh);
-int shm_region_hold(struct vb_fabric *f, const char *name, uint64_t bytes,
+int shm_region_hold(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		    struct vb_region_held *out, vb_peer *by);
 int shm_region_hold_again(struct vb_fabric *f, const char *name, struct vb_region_held *held);
 void shm_region_let_go(struct vb_fabric *f, const struct vb_region_held *held);

@@ -189,7 +189,7 @@ static void hold(struct shm_fabric *f, const struct shm_region *r)
 		__atomic_fetch_or(&f->held[f->user], 1u << i, __ATOMIC_SEQ_CST);
 }
 
-int shm_region_hold(struct vb_fabric *fabric, const char *name, uint64_t bytes,
+int shm_region_hold(struct vb_fabric *fabric, uint16_t node, const char *name, uint64_t bytes,
 		    struct vb_region_held *out, vb_peer *by)
 {
 	struct shm_fabric *f = shm_of(fabric);
@@ -201,14 +201,14 @@ int shm_region_hold(struct vb_fabric *fabric, const char *name, uint64_t bytes,
 		err = shm_lock(f);
 	if (err != 0)
 		return err;
-	err = region_get(f, 0, name, bytes, &r, &made);
+	err = region_get(f, node, name, bytes, &r, &made);
 	if ((err == 0 || err == -EEXIST) && r->by != VB_PEER_NONE) {
 		*by = r->by;
 		err = -EALREADY;
 	} else if (err == 0 || err == -EEXIST) {
 		hold(f, r);
 		*out = (struct vb_region_held){
-			.at = vb_addr_make(0, r->offset), .fresh = made, .id = r->id};
+			.at = vb_addr_make(node, r->offset), .fresh = made, .id = r->id};
 	}
 	shm_unlock(f);
 	return err;

@@ -336,7 +336,7 @@ int sim_post(struct vb_ep *ep, struct vb_batch *batch);
 int sim_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,
 	       bool *fresh);
 int sim_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
-int sim_region_hold(struct vb_fabric *f, const char *name, uint64_t bytes,
+int sim_region_hold(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		    struct vb_region_held *out, vb_peer *by);
 void sim_region_let_go(struct vb_fabric *f, const struct vb_region_held *held);
 int sim_region_take(struct vb_fabric *f, const char *name, vb_peer me, vb_peer *by);

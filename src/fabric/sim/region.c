@@ -115,12 +115,12 @@ int sim_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, 
 
 /* ---- those that come and go ---- */
 
-int sim_region_hold(struct vb_fabric *f, const char *name, uint64_t bytes,
+int sim_region_hold(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
 		    struct vb_region_held *out, vb_peer *by)
 {
 	struct sim_region *r;
 	bool made;
-	int err = region_get(sim_of(f), 0, name, bytes, &r, &made);
+	int err = region_get(sim_of(f), node, name, bytes, &r, &made);
 
 	if (err != 0 && err != -EEXIST)
 		return err;
