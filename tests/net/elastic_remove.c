@@ -3,7 +3,10 @@
  * Removing lock spaces of an elastic cluster: who uses one is known where its locks are, whatever the server of node 0
  * knows, or has lost, or has come to know since.
  */
+#include <sys/stat.h>
+
 #include "elastic.h"
+#include "fabric/net/state.h"
 
 #define LOCKS 2 /* the second is on node 1 */
 
@@ -173,12 +176,98 @@ static void test_takes_all(void **state)
 	world_close(&w);
 }
 
+/* ---- a server that dies while it gives a client up ---- */
+
+static void come_back(struct world *w)
+{
+	const struct vb_lock_space_params p = locks();
+	struct vb_lock_space *space;
+	struct vb_lock_client *me;
+	struct vb_grant g, other;
+	struct vb_fabric *f;
+	int err;
+
+	MUST_BE(0, open_client_as(w, w->key, ",retry=20ms", &f));
+	MUST_BE(0, vb_lock_space_open(f, &p, &space));
+	MUST_BE(0, vb_lock_client_open(space, 0, &me));
+	MUST_BE(0, vb_lock_acquire(me, 0, VB_EXCLUSIVE, WAIT_NS, &g));
+	set(&w->b->step[0], 1);
+	raise(SIGSTOP);
+	/* Whether it was given up or not is known to both. */
+	while ((err = vb_lock_try(me, 1, VB_EXCLUSIVE, &other)) == -VB_EUNKNOWN ||
+	       (err == -VB_EPEERGONE && !net_memory_gone(net_of(f), 0)))
+		MUST_BE(0, vb_ep_sleep(me->ep, MS));
+	MUST(err == 0 || err == -VB_EPEERGONE);
+	set(&w->b->word[1], err == 0);
+	set(&w->b->step[1], 1);
+	while (get(&w->b->step[2]) == 0)
+		MUST_BE(0, vb_ep_sleep(me->ep, MS));
+	(void)vb_lock_release(me, &g);
+	vb_lock_client_close(me);
+	MUST_BE(0, vb_lock_space_close(space));
+	MUST_BE(0, vb_fabric_close(f));
+}
+
+/* The next store to what the state says of members kills it. */
+static void dies_at_member(struct world *w, unsigned i, struct vb_fabric *fabric)
+{
+	const struct net_state *s = net_of(fabric)->elastic->state;
+
+	(void)i;
+	if (get(&w->b->word[2]) != 1)
+		return;
+	MUST_BE(0,
+		mprotect(s->member, (size_t)((uint8_t *)s->box - (uint8_t *)s->member), PROT_READ));
+	signal(SIGSEGV, SIG_DFL);
+	set(&w->b->word[2], 2);
+}
+
+static void test_dies_burying(void **state)
+{
+	struct world w;
+	char path[64];
+	pid_t pid;
+
+	(void)state;
+	nodes = 1;
+	world_open(&w, 1, ",bound=500ms,linger=3s");
+	w.states = true;
+	snprintf(path, sizeof(path), "%s/s0", w.dir);
+	assert_int_equal(mkdir(path, 0700), 0);
+	server_each = dies_at_member;
+	servers_start(&w, NULL);
+	pid = client(&w, come_back);
+	await(get(&w.b->step[0]));
+	set(&w.b->word[2], 1);
+	await(get(&w.b->word[2]) == 2);
+	set(&w.b->cut[0], 1);
+	assert_int_equal(waitpid(w.pid[0], NULL, 0), w.pid[0]);
+	set(&w.b->server[0].up, 0);
+	server_start(&w, 0, NULL);
+	await(get(&w.b->server[0].up));
+	assert_int_equal(kill(pid, SIGCONT), 0);
+	await(get(&w.b->step[1]));
+	/* Who goes on as its client uses the space, and who does not has been told. */
+	removal(&w, get(&w.b->word[1]) ? -EBUSY : 0);
+	set(&w.b->step[2], 1);
+	ended(pid);
+	server_each = NULL;
+	for (const char *name = "state\0lock\0"; *name != '\0'; name += strlen(name) + 1) {
+		snprintf(path, sizeof(path), "%s/s0/%s", w.dir, name);
+		(void)unlink(path);
+	}
+	snprintf(path, sizeof(path), "%s/s0", w.dir);
+	assert_int_equal(rmdir(path), 0);
+	world_close(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_outlived),
 		cmocka_unit_test(test_own_part),
 		cmocka_unit_test(test_takes_all),
+		cmocka_unit_test(test_dies_burying),
 	};
 
 	vb_clock_init();

@@ -438,10 +438,12 @@ static void bury(struct net_fabric *f, uint32_t host)
 {
 	struct net_member *m = member_of(f, host);
 
-	net_box_free_all(f, m);
-	disown(f, host);
+	/* First: should this process end in the middle, the next one gives up all of it that is left, and never goes on
+	 * with a client that has lost some. */
 	m->used = false;
 	net_state_member(f, host - f->hosts);
+	net_box_free_all(f, m);
+	disown(f, host);
 	f->elastic->members--;
 	f->t->host_gone(f, host);
 	vb_debug("the place of client %u is free again", host);
