@@ -15,6 +15,14 @@ servers=$at:$port
 refused 'no servers' 2 '--servers HOST:PORT+' serve --key "$key"
 refused 'an empty file of servers' 2 'no server' serve --servers /dev/null --key "$key"
 refused 'a file of servers that is not there' 2 "$work/none" serve --servers "$work/none" --key "$key"
+{
+	printf '# '
+	head -c 1020 /dev/zero | tr '\0' x
+	printf ' 127.0.0.1:7\n%s\n' "$servers"
+} >"$work/long"
+refused 'a long comment is no server' 2 '--as 2: there are servers 1 to 1' serve --servers "$work/long" --as 2 --key "$key"
+head -c 1020 /dev/zero | tr '\0' x >"$work/long"
+refused 'a line that is no address' 2 "$work/long longer" serve --servers "$work/long" --key "$key"
 refused 'no key' 2 '--key chmod 600' serve --servers "$servers"
 refused 'a key file that is not there' 2 "$work/none" serve --servers "$servers" --key "$work/none"
 refused 'which of two' 2 '--as 1 2' serve --servers "$at:1+$at:2" --key "$key"

@@ -47,14 +47,27 @@ static int read_file(struct tcp_servers *s, const char *path)
 {
 	char line[LINE_MAX_BYTES];
 	FILE *f = fopen(path, "re");
+	bool more = false; /* of a line whose comment goes on */
 	int err = 0;
 
 	if (f == NULL)
 		return vb_fail(-EINVAL, "the file of servers %s: %s", path, strerror(errno));
 	while (err == 0 && fgets(line, sizeof(line), f) != NULL) {
+		bool ends = strchr(line, '\n') != NULL || feof(f), was = more;
+		size_t n = strcspn(line, "#\r\n");
 		char *begin = line, *end;
 
-		line[strcspn(line, "#\r\n")] = '\0';
+		more = !ends;
+		if (was)
+			continue;
+		if (!ends && line[n] == '\0') {
+			err = vb_fail(-EINVAL,
+				      "the file of servers %s has a line that is longer than any "
+				      "address",
+				      path);
+			break;
+		}
+		line[n] = '\0';
 		while (isspace((unsigned char)*begin))
 			begin++;
 		end = begin + strlen(begin);

@@ -32,12 +32,24 @@ static int read_file(struct vb_serve_list *l, const char *path)
 {
 	char line[VB_SERVE_NAME];
 	FILE *f = fopen(path, "re");
+	bool more = false; /* of a line whose comment goes on */
 	int err = 0;
 
 	if (f == NULL)
 		return vb_fail(-EINVAL, "--servers: the file %s: %s", path, strerror(errno));
-	while (err == 0 && fgets(line, sizeof(line), f) != NULL)
-		err = add(l, line, strcspn(line, "#\r\n"));
+	while (err == 0 && fgets(line, sizeof(line), f) != NULL) {
+		size_t n = strcspn(line, "#\r\n");
+		bool ends = strchr(line, '\n') != NULL || feof(f);
+
+		if (!more && !ends && line[n] == '\0')
+			err = vb_fail(-EINVAL,
+				      "--servers: the file %s has a line that is longer than any "
+				      "address",
+				      path);
+		else if (!more)
+			err = add(l, line, n);
+		more = !ends;
+	}
 	if (err == 0 && ferror(f))
 		err = vb_fail(-EINVAL, "--servers: the file %s cannot be read", path);
 	fclose(f);
