@@ -172,6 +172,33 @@ print(s.recv(64).decode(), s.recv(64).decode(), flush=True)' "$work/notify" >"$w
 	wait $told
 	wait $manager
 	is 'a service manager is told' grep -qx 'READY=1 STOPPING=1' "$work/notified"
+	timeout 60 python3 -c 'import socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind(sys.argv[1])
+c = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+c.setblocking(False)
+try:
+    while True:
+        c.sendto(b"x", sys.argv[1])
+except BlockingIOError:
+    print("bound", flush=True)
+time.sleep(60)' "$work/deaf" >"$work/notified" &
+	manager=$!
+	pids="$pids $manager"
+	until_true 'one that does not read listens' bound
+	NOTIFY_SOCKET=$work/deaf
+	export NOTIFY_SOCKET
+	start deaf --servers "$servers"
+	told=$pid
+	unset NOTIFY_SOCKET
+	cannot_tell() {
+		grep -q 'cannot be told READY=1' "$work/deaf.err"
+	}
+	until_true 'a manager that does not read holds no server up' cannot_tell
+	kill -TERM $told
+	wait $told
+	is 'and it ends' [ $? = 0 ]
+	kill -9 $manager
 else
 	skip 'a service manager is told' 'python3 is not installed'
 fi

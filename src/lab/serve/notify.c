@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -16,6 +17,8 @@ void vb_serve_notify(const char *what)
 {
 	const char *path = getenv("NOTIFY_SOCKET");
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	/* Who does not read what he is told holds nobody up. */
+	const struct timeval patience = {.tv_sec = 1};
 	socklen_t bytes;
 	int fd;
 
@@ -30,8 +33,9 @@ void vb_serve_notify(const char *what)
 		to.sun_path[0] = '\0'; /* an abstract one */
 	bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || sendto(fd, what, strlen(what), MSG_NOSIGNAL, (const struct sockaddr *)&to,
-			     bytes) != (ssize_t)strlen(what))
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0 ||
+	    sendto(fd, what, strlen(what), MSG_NOSIGNAL, (const struct sockaddr *)&to, bytes) !=
+		    (ssize_t)strlen(what))
 		vb_warn("the service manager at %s cannot be told %s: %s", path, what,
 			strerror(errno));
 	if (fd >= 0)
