@@ -55,6 +55,10 @@ static void on_signal(int sig)
 		raise(sig);
 		return;
 	}
+	if (vb_interrupt_unlinks != NULL && sig != SIGPIPE) {
+		(void)unlink(vb_interrupt_unlinks);
+		_exit(0);
+	}
 	vb_interrupted = true;
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 volatile bool vb_interrupted;
+const char *volatile vb_interrupt_unlinks;
 volatile bool vb_look_wanted;
 
 int vb_exit_of(int err)

@@ -23,6 +23,9 @@ int vb_exit_of(int err);
 
 /* Set by SIGINT and SIGTERM; drivers look at it and end early with what they have. */
 extern volatile bool vb_interrupted;
+/* Not NULL: SIGINT, SIGTERM and SIGHUP end the process at once, with status 0, and unlink this file ("": none).  For
+ * who waits for what does not look at vb_interrupted, and has nothing yet that had to be taken down. */
+extern const char *volatile vb_interrupt_unlinks;
 /* Set by SIGUSR1: whoever runs is asked what goes on (bench lock --visible on a network). */
 extern volatile bool vb_look_wanted;
 

@@ -99,6 +99,17 @@ kill -TERM $one
 wait $one
 is 'TERM ends a server with 0' [ $? = 0 ]
 
+start settling --servers "$servers" --settle 7200s --json "$work/settling.json"
+one=$pid
+listens() {
+	grep -q ":$(printf %04X $port) 00000000:0000 0A" /proc/net/tcp
+}
+until_true 'it has its port, and settles' listens
+kill -TERM $one
+wait $one
+is 'TERM ends it at once, with 0' [ $? = 0 ]
+is 'and leaves nothing' [ -z "$(find "$work" -name 'settling.json*')" ]
+
 # ---- one that keeps its state ----
 
 mkdir -m 700 "$work/state"

@@ -2,7 +2,7 @@
 /*
  * verbena serve: one server of an elastic cluster (doc/elastic.md), from its beginning to a signal.
  *
- *	open the fabric      as a server: it has the port, and waits for `settle`
+ *	open the fabric      as a server: it has the port, and waits for `settle`; a signal ends it at once
  *	open the spaces      what this process's nodes have of them, so that it waits for no other server, and
  *	                     start their servers, as tasks of this one thread
  *	ready                said once, on stdout, to the service manager, and as JSON
@@ -239,15 +239,26 @@ static int be_ready(const struct serving *s, struct vb_json_out *out)
 
 /* ---- a life ---- */
 
+/* `settle` may take hours.  A process that ends in it has served nobody. */
+static int begin(struct serving *s, const struct vb_json_out *out)
+{
+	int err;
+
+	vb_interrupt_unlinks = out->temp != NULL ? out->temp : "";
+	err = open_fabric(s);
+	vb_interrupt_unlinks = NULL;
+	return err;
+}
+
 static int serve(struct serving *s, struct vb_json_out *out)
 {
-	int err = open_fabric(s);
+	int err = begin(s, out);
 
 	for (unsigned i = 0; i < s->spaces.n && err == 0; i++)
 		if (s->self < s->spaces.space[i].servers) /* else others have its locks */
 			err = vb_serve_space_open(&s->spaces.space[i], s->fabric, s->self,
 						  s->list.n);
-	if (err == 0)
+	if (err == 0 && !vb_interrupted)
 		err = be_ready(s, out);
 	while (err == 0 && !vb_interrupted)
 		(void)vb_ep_sleep(s->ep, LOOK_NS);
