@@ -69,8 +69,6 @@ static void state_close(struct world *w)
 
 	for (unsigned i = 0; i < w->servers; i++) {
 		snprintf(state, sizeof(state), "%s/s%u", w->dir, i);
-		state_path(path, "lock");
-		(void)unlink(path);
 		state_path(path, "state");
 		(void)unlink(path);
 		assert_int_equal(rmdir(state), 0); /* and nothing else is left */
@@ -610,6 +608,7 @@ static void refused(struct world *w)
 	MUST_BE(0, chmod(state, 0770));
 	REFUSED(-EACCES, "chmod", w, w->list, NODE_BYTES, "");
 	MUST_BE(0, chmod(state, 0700));
+	REFUSED(-ENOTDIR, "directory", w, w->list, NODE_BYTES, ",state=/dev/null");
 	REFUSED(-EINVAL, "client", w, w->list, NODE_BYTES, ",serve=0");
 	state_path(path, "state");
 	MUST_BE(0, truncate(path, 8192));
@@ -620,6 +619,15 @@ static void refused(struct world *w)
 	REFUSED(0, "", w, w->list, NODE_BYTES, "");
 	overwrite(0, "something");
 	REFUSED(-EPROTO, "not touched", w, w->list, NODE_BYTES, "");
+	MUST_BE(0, unlink(path));
+	MUST_BE(0, mkfifo(path, 0600));
+	REFUSED(-EACCES, "no file", w, w->list, NODE_BYTES, "");
+	MUST_BE(0, unlink(path));
+	MUST_BE(0, mkdir(path, 0700));
+	REFUSED(-EISDIR, "cannot be opened", w, w->list, NODE_BYTES, "");
+	MUST_BE(0, rmdir(path));
+	MUST_BE(0, symlink("/dev/zero", path));
+	REFUSED(-ELOOP, "cannot be opened", w, w->list, NODE_BYTES, "");
 	MUST_BE(0, unlink(path));
 	/* No room: nothing is left. */
 	signal(SIGXFSZ, SIG_IGN);
@@ -645,7 +653,15 @@ static void beside(struct world *w)
 {
 	char list[64];
 
+	char path[96];
+
 	snprintf(list, sizeof(list), "127.0.0.1:%u", test_port());
+	REFUSED(-EBUSY, "in use", w, list, NODE_BYTES, "");
+	/* Whoever has tidied up there. */
+	state_path(path, "lock");
+	(void)unlink(path);
+	state_path(path, "state");
+	MUST_BE(0, unlink(path));
 	REFUSED(-EBUSY, "in use", w, list, NODE_BYTES, "");
 }
 

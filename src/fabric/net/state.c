@@ -245,30 +245,28 @@ static int make(struct net_state *s, const char *path, const struct net_state_he
 	return err;
 }
 
+/* Of the directory itself: a file in it could be removed, and made anew, under who has it locked. */
 static int take_lock(struct net_state *s, const char *dir)
 {
-	char path[PATH + 8];
 	struct stat st;
 
-	if (stat(dir, &st) != 0)
+	s->lock_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (s->lock_fd < 0 || fstat(s->lock_fd, &st) != 0)
 		return vb_fail(-errno,
 			       "the directory %s (option state): %s; it has to be there, on a file "
-			       "system of this machine",
+			       "system of this machine, and this user's own (chmod 700)",
 			       dir, strerror(errno));
 	/* Whoever may write there can put another memory in the place of this one. */
-	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022) != 0)
+	if (st.st_uid != geteuid() || (st.st_mode & 022) != 0)
 		return vb_fail(-EACCES,
 			       "%s (option state) is no directory of this user's that nobody else "
 			       "may write to (chmod 700)",
 			       dir);
-	snprintf(path, sizeof(path), "%s/lock", dir);
-	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (s->lock_fd < 0)
-		return vb_fail(-errno, "%s cannot be opened (option state): %s", path,
-			       strerror(errno));
 	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0)
 		return vb_fail(errno == EWOULDBLOCK ? -EBUSY : -errno,
-			       "%s is in use by another server (option state)", dir);
+			       "%s is in use by another server (option state): name another "
+			       "directory, or end that server",
+			       dir);
 	return 0;
 }
 

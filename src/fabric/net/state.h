@@ -4,7 +4,7 @@
  * has ended, however it has, is the same server: with its memory, the regions in it, its id, the places of its clients
  * and the boxes of their endpoints with all letters in them.  Nobody else sees more than a connection that was lost.
  *
- *	DIR/lock    locked (flock) while a server has the rest
+ *	DIR         locked (flock) while a server has it
  *	DIR/state   mapped: head | ids of servers | directories | holds | members | boxes | letters | the nodes' memory
  *
  * What a process has stored in a shared mapping is the kernel's when the process dies: nothing of it is lost, and of
