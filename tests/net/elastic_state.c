@@ -290,6 +290,59 @@ static void test_as_it_was(void **unused)
 	state_close(&w);
 }
 
+/* ---- one whose place is behind one that is free ---- */
+
+static void leaves(struct world *w)
+{
+	struct vb_fabric *f;
+
+	MUST_BE(0, open_client(w, &f));
+	set(&w->b->step[0], 1);
+	while (get(&w->b->step[1]) == 0)
+		usleep(1000);
+	MUST_BE(0, vb_fabric_close(f));
+}
+
+static void stays(struct world *w)
+{
+	struct vb_fabric *f;
+	struct vb_ep *ep;
+	uint64_t old;
+	vb_addr at;
+	bool fresh;
+
+	MUST_BE(0, open_client_as(w, w->key, ",retry=20ms", &f));
+	MUST_BE(0, vb_ep_open(f, 0, &ep));
+	MUST_BE(0, vb_region(f, 0, "word", 64, &at, &fresh));
+	set(&w->b->step[2], 1);
+	while (get(&w->b->step[3]) == 0)
+		MUST_BE(0, vb_ep_sleep(ep, MS));
+	UNTIL_0(ep, vb_faa64(ep, at, 1, &old));
+	vb_ep_close(ep);
+	MUST_BE(0, vb_fabric_close(f));
+}
+
+static void test_place_before_is_free(void **unused)
+{
+	struct world w;
+	pid_t first, second;
+
+	(void)unused;
+	state_open(&w, ",silence=30s,linger=30s");
+	server_start(&w, 0, NULL);
+	first = client(&w, leaves);
+	await(get(&w.b->step[0]));
+	second = client(&w, stays);
+	await(get(&w.b->step[2]));
+	set(&w.b->step[1], 1);
+	ended(first);
+	await(get(&w.b->server[0].members) == 1);
+	again(&w, NULL);
+	set(&w.b->step[3], 1);
+	ended(second);
+	state_close(&w);
+}
+
 /* Who died while the server was away is given up as others are. */
 static void test_died_meanwhile(void **unused)
 {
@@ -802,12 +855,19 @@ static void test_another_boot(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_holder),         cmocka_unit_test(test_as_it_was),
-		cmocka_unit_test(test_died_meanwhile), cmocka_unit_test(test_own_regions),
-		cmocka_unit_test(test_half_made),      cmocka_unit_test(test_settles_once),
-		cmocka_unit_test(test_storm),          cmocka_unit_test(test_rolling),
-		cmocka_unit_test(test_refused),        cmocka_unit_test(test_two_servers),
-		cmocka_unit_test(test_another_boot),   cmocka_unit_test(test_removed),
+		cmocka_unit_test(test_holder),
+		cmocka_unit_test(test_as_it_was),
+		cmocka_unit_test(test_died_meanwhile),
+		cmocka_unit_test(test_own_regions),
+		cmocka_unit_test(test_place_before_is_free),
+		cmocka_unit_test(test_half_made),
+		cmocka_unit_test(test_settles_once),
+		cmocka_unit_test(test_storm),
+		cmocka_unit_test(test_rolling),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_two_servers),
+		cmocka_unit_test(test_another_boot),
+		cmocka_unit_test(test_removed),
 	};
 
 	audit = mmap(NULL, LOCKS * sizeof(*audit), PROT_READ | PROT_WRITE,

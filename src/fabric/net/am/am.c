@@ -360,6 +360,9 @@ void am_host_new(struct net_fabric *f, uint32_t host)
 	if (h->dirty)
 		vb_list_remove(&h->in_dirty);
 	memset(h, 0, sizeof(*h));
+	/* Places are given away from the lowest on; but of those that a state has, any before may be free. */
+	for (uint32_t i = w->hosts; i < host; i++)
+		init_host(w, i);
 	init_host(w, host);
 	if (host >= w->hosts)
 		w->hosts = host + 1;
