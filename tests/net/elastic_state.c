@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "elastic.h"
+#include "fabric/net/state.h"
 
 #define LEASE_NS (6000 * MS) /* the test's processes stand still for less */
 #define LOCKS    6
@@ -287,6 +288,50 @@ static void test_as_it_was(void **unused)
 	assert_int_equal(kill(pid, SIGCONT), 0);
 	ended(pid);
 	await(get(&w.b->server[0].members) == 0 && get(&w.b->server[0].boxes) == 0);
+	state_close(&w);
+}
+
+/* ---- more endpoints than boxes with letters ---- */
+
+static void gets_one_each(struct world *w)
+{
+	struct vb_fabric *f, *second;
+	static struct vb_ep *ep[NET_STATE_RINGS];
+	struct vb_ep *from, *more;
+	struct vb_msg m = {.tag = 7};
+
+	MUST_BE(0, open_client(w, &f));
+	MUST_BE(0, open_client(w, &second));
+	MUST_BE(0, vb_ep_open(second, 0, &from));
+	MUST_BE(0, vb_ep_open(second, 0, &more));
+	for (unsigned i = 0; i < NET_STATE_RINGS; i++) {
+		MUST_BE(0, vb_ep_open(f, 0, &ep[i]));
+		UNTIL_0(from, vb_send_wait(from, ep[i]->self, &m));
+	}
+	/* They are idle with what they have, and somebody else has a message. */
+	UNTIL_0(from, vb_send_wait(from, more->self, &m));
+	while (vb_ep_recv(more, &m) != 0)
+		MUST_BE(0, vb_ep_wait(more, vb_ep_now(more) + WAIT_NS));
+	for (unsigned i = 0; i < NET_STATE_RINGS; i++) {
+		while (vb_ep_recv(ep[i], &m) != 0)
+			MUST_BE(0, vb_ep_wait(ep[i], vb_ep_now(ep[i]) + WAIT_NS));
+		vb_ep_close(ep[i]);
+	}
+	vb_ep_close(from);
+	vb_ep_close(more);
+	MUST_BE(0, vb_fabric_close(second));
+	MUST_BE(0, vb_fabric_close(f));
+}
+
+static void test_many_endpoints(void **unused)
+{
+	struct world w;
+
+	(void)unused;
+	state_open(&w, "");
+	server_start(&w, 0, NULL);
+	await(get(&w.b->server[0].up));
+	ended(client(&w, gets_one_each));
 	state_close(&w);
 }
 
@@ -860,6 +905,7 @@ int main(void)
 		cmocka_unit_test(test_died_meanwhile),
 		cmocka_unit_test(test_own_regions),
 		cmocka_unit_test(test_place_before_is_free),
+		cmocka_unit_test(test_many_endpoints),
 		cmocka_unit_test(test_half_made),
 		cmocka_unit_test(test_settles_once),
 		cmocka_unit_test(test_storm),

@@ -6,7 +6,9 @@
 
 #define REPORT_EACH 8u /* letters: until then the home keeps them */
 #define REPORT_NS   1000000ull
-#define LIVES_NS    200000000ull /* who is asked for is alive until his home has said otherwise */
+#define TELL_NS                                                                                    \
+	100000000ull /* fewer are told by then: a home with a state has room for few boxes with letters */
+#define LIVES_NS 200000000ull /* who is asked for is alive until his home has said otherwise */
 
 static uint32_t home_of(const struct net_fabric *f, const struct net_ep *e)
 {
@@ -42,6 +44,16 @@ static bool is_owed(const struct net_ep *e)
 	       __atomic_load_n(&e->head, __ATOMIC_ACQUIRE) - e->told_head >= REPORT_EACH;
 }
 
+static void report_in(struct net_fabric *f, uint64_t ns)
+{
+	uint64_t at = vb_clock_ns() + ns;
+
+	if (at >= f->elastic->report_ns)
+		return;
+	f->elastic->report_ns = at;
+	f->t->due(f, at);
+}
+
 void net_away_letter(struct net_fabric *f, uint32_t from, const struct control_letter *l)
 {
 	struct net_ep *e = net_ep_find(f, l->client);
@@ -52,25 +64,28 @@ void net_away_letter(struct net_fabric *f, uint32_t from, const struct control_l
 	if (e->tail - e->told_tail >= REPORT_EACH)
 		(void)tell(f, e, CONTROL_TAKEN);
 	/* What is taken from now on nobody here is told of. */
-	if (e->tail - e->told_head >= NET_RING / 2 && f->elastic->report_ns == VB_FOREVER) {
-		f->elastic->report_ns = vb_clock_ns() + REPORT_NS;
-		f->t->due(f, f->elastic->report_ns);
-	}
+	if (e->tail - e->told_head >= NET_RING / 2)
+		report_in(f, REPORT_NS);
+	else if (f->elastic->report_ns == VB_FOREVER && e->tail != e->told_tail)
+		report_in(f, TELL_NS);
 }
 
 void net_away_report(struct net_fabric *f)
 {
 	struct net_elastic *a = f->elastic;
-	bool any = false;
+	uint64_t again_ns = VB_FOREVER;
 
 	vb_list_for_each (it, &a->away) {
 		struct net_ep *e = vb_container_of(it, struct net_ep, in_away);
 
-		if (is_owed(e))
+		if (is_owed(e) || e->tail != e->told_tail)
 			(void)tell(f, e, CONTROL_TAKEN);
-		any |= e->tail - e->told_head >= NET_RING / 2;
+		if (e->tail - e->told_head >= NET_RING / 2)
+			again_ns = REPORT_NS;
+		else if (e->tail != e->told_tail && again_ns == VB_FOREVER)
+			again_ns = TELL_NS; /* no connection, or no room */
 	}
-	a->report_ns = any ? vb_clock_ns() + REPORT_NS : VB_FOREVER;
+	a->report_ns = again_ns != VB_FOREVER ? vb_clock_ns() + again_ns : VB_FOREVER;
 }
 
 void net_away_tell_all(struct net_fabric *f, uint32_t host)
