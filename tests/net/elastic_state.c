@@ -7,13 +7,11 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "elastic.h"
-#include "fabric/net/state.h"
+#include "elastic_state.h"
 
 #define LEASE_NS (6000 * MS) /* the test's processes stand still for less */
 #define LOCKS    6
 
-static char state[64];
 static const char *protocol;
 static uint64_t lease_ns = LEASE_NS;
 static uint16_t nodes = 1; /* that have locks */
@@ -38,80 +36,6 @@ static void serve_locks(struct world *w, struct vb_fabric *f)
 	MUST_BE(0, vb_lock_space_open_own(f, &p, &space));
 	MUST_BE(0, vb_lock_server_start(space, (uint16_t)net_of(f)->host, 0, 1, &server));
 }
-
-static void state_open_of(struct world *w, unsigned servers, const char *more)
-{
-	world_open(w, servers, more);
-	w->states = true;
-	for (unsigned i = servers; i-- > 0;) {
-		snprintf(state, sizeof(state), "%s/s%u", w->dir, i);
-		assert_int_equal(mkdir(state, 0700), 0);
-	}
-}
-
-/* Here a verb that comes late because the machine is busy is no answer. */
-static void state_open(struct world *w, const char *more)
-{
-	char text[64];
-
-	snprintf(text, sizeof(text), ",bound=500ms%s", more);
-	state_open_of(w, 1, text);
-}
-
-/* Of the first server. */
-static void state_path(char path[96], const char *name)
-{
-	snprintf(path, 96, "%s/%s", state, name);
-}
-
-static void state_close(struct world *w)
-{
-	char path[96];
-
-	for (unsigned i = 0; i < w->servers; i++) {
-		snprintf(state, sizeof(state), "%s/s%u", w->dir, i);
-		state_path(path, "state");
-		(void)unlink(path);
-		assert_int_equal(rmdir(state), 0); /* and nothing else is left */
-	}
-	world_close(w);
-}
-
-static void begins_again(struct world *w, unsigned i, with_fn with)
-{
-	server_kill(w, i);
-	server_start(w, i, with);
-	await(get(&w->b->server[i].up));
-}
-
-static void again(struct world *w, with_fn with)
-{
-	begins_again(w, 0, with);
-}
-
-static pid_t client(struct world *w, void (*body)(struct world *w))
-{
-	pid_t pid = child();
-
-	if (pid == 0) {
-		body(w);
-		_exit(0);
-	}
-	return pid;
-}
-
-/* A call that a cut link may refuse. */
-#define UNTIL_0(ep, call)                                                                          \
-	do {                                                                                       \
-		uint64_t end_ = vb_clock_gettime_ns() + WAIT_NS;                                   \
-		int err_;                                                                          \
-		while ((err_ = (call)) != 0) {                                                     \
-			MUST(err_ == -VB_EPEERGONE || err_ == -VB_EUNKNOWN || err_ == -EAGAIN ||   \
-			     err_ == -ETIMEDOUT);                                                  \
-			MUST(vb_clock_gettime_ns() < end_);                                        \
-			MUST_BE(0, vb_ep_sleep(ep, MS));                                           \
-		}                                                                                  \
-	} while (0)
 
 /* ---- a holder ---- */
 
@@ -288,103 +212,6 @@ static void test_as_it_was(void **unused)
 	assert_int_equal(kill(pid, SIGCONT), 0);
 	ended(pid);
 	await(get(&w.b->server[0].members) == 0 && get(&w.b->server[0].boxes) == 0);
-	state_close(&w);
-}
-
-/* ---- more endpoints than boxes with letters ---- */
-
-static void gets_one_each(struct world *w)
-{
-	struct vb_fabric *f, *second;
-	static struct vb_ep *ep[NET_STATE_RINGS];
-	struct vb_ep *from, *more;
-	struct vb_msg m = {.tag = 7};
-
-	MUST_BE(0, open_client(w, &f));
-	MUST_BE(0, open_client(w, &second));
-	MUST_BE(0, vb_ep_open(second, 0, &from));
-	MUST_BE(0, vb_ep_open(second, 0, &more));
-	for (unsigned i = 0; i < NET_STATE_RINGS; i++) {
-		MUST_BE(0, vb_ep_open(f, 0, &ep[i]));
-		UNTIL_0(from, vb_send_wait(from, ep[i]->self, &m));
-	}
-	/* They are idle with what they have, and somebody else has a message. */
-	UNTIL_0(from, vb_send_wait(from, more->self, &m));
-	while (vb_ep_recv(more, &m) != 0)
-		MUST_BE(0, vb_ep_wait(more, vb_ep_now(more) + WAIT_NS));
-	for (unsigned i = 0; i < NET_STATE_RINGS; i++) {
-		while (vb_ep_recv(ep[i], &m) != 0)
-			MUST_BE(0, vb_ep_wait(ep[i], vb_ep_now(ep[i]) + WAIT_NS));
-		vb_ep_close(ep[i]);
-	}
-	vb_ep_close(from);
-	vb_ep_close(more);
-	MUST_BE(0, vb_fabric_close(second));
-	MUST_BE(0, vb_fabric_close(f));
-}
-
-static void test_many_endpoints(void **unused)
-{
-	struct world w;
-
-	(void)unused;
-	state_open(&w, "");
-	server_start(&w, 0, NULL);
-	await(get(&w.b->server[0].up));
-	ended(client(&w, gets_one_each));
-	state_close(&w);
-}
-
-/* ---- one whose place is behind one that is free ---- */
-
-static void leaves(struct world *w)
-{
-	struct vb_fabric *f;
-
-	MUST_BE(0, open_client(w, &f));
-	set(&w->b->step[0], 1);
-	while (get(&w->b->step[1]) == 0)
-		usleep(1000);
-	MUST_BE(0, vb_fabric_close(f));
-}
-
-static void stays(struct world *w)
-{
-	struct vb_fabric *f;
-	struct vb_ep *ep;
-	uint64_t old;
-	vb_addr at;
-	bool fresh;
-
-	MUST_BE(0, open_client_as(w, w->key, ",retry=20ms", &f));
-	MUST_BE(0, vb_ep_open(f, 0, &ep));
-	MUST_BE(0, vb_region(f, 0, "word", 64, &at, &fresh));
-	set(&w->b->step[2], 1);
-	while (get(&w->b->step[3]) == 0)
-		MUST_BE(0, vb_ep_sleep(ep, MS));
-	UNTIL_0(ep, vb_faa64(ep, at, 1, &old));
-	vb_ep_close(ep);
-	MUST_BE(0, vb_fabric_close(f));
-}
-
-static void test_place_before_is_free(void **unused)
-{
-	struct world w;
-	pid_t first, second;
-
-	(void)unused;
-	state_open(&w, ",silence=30s,linger=30s");
-	server_start(&w, 0, NULL);
-	first = client(&w, leaves);
-	await(get(&w.b->step[0]));
-	second = client(&w, stays);
-	await(get(&w.b->step[2]));
-	set(&w.b->step[1], 1);
-	ended(first);
-	await(get(&w.b->server[0].members) == 1);
-	again(&w, NULL);
-	set(&w.b->step[3], 1);
-	ended(second);
 	state_close(&w);
 }
 
@@ -900,20 +727,12 @@ static void test_another_boot(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_holder),
-		cmocka_unit_test(test_as_it_was),
-		cmocka_unit_test(test_died_meanwhile),
-		cmocka_unit_test(test_own_regions),
-		cmocka_unit_test(test_place_before_is_free),
-		cmocka_unit_test(test_many_endpoints),
-		cmocka_unit_test(test_half_made),
-		cmocka_unit_test(test_settles_once),
-		cmocka_unit_test(test_storm),
-		cmocka_unit_test(test_rolling),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_two_servers),
-		cmocka_unit_test(test_another_boot),
-		cmocka_unit_test(test_removed),
+		cmocka_unit_test(test_holder),         cmocka_unit_test(test_as_it_was),
+		cmocka_unit_test(test_died_meanwhile), cmocka_unit_test(test_own_regions),
+		cmocka_unit_test(test_half_made),      cmocka_unit_test(test_settles_once),
+		cmocka_unit_test(test_storm),          cmocka_unit_test(test_rolling),
+		cmocka_unit_test(test_refused),        cmocka_unit_test(test_two_servers),
+		cmocka_unit_test(test_another_boot),   cmocka_unit_test(test_removed),
 	};
 
 	audit = mmap(NULL, LOCKS * sizeof(*audit), PROT_READ | PROT_WRITE,
