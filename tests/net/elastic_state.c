@@ -203,6 +203,8 @@ static void test_as_it_was(void **unused)
 	pid = client(&w, reader);
 	await(get(&w.b->step[0]));
 	ended(client(&w, writer));
+	/* Its leave has come, too. */
+	await(get(&w.b->server[0].members) == 1);
 	again(&w, NULL);
 	assert_int_equal(get(&w.b->server[0].members), 1);
 	assert_int_equal(get(&w.b->server[0].boxes), 1);
