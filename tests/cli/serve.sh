@@ -35,6 +35,7 @@ refused 'an unknown protocol' 2 "'orders' dslrr 'dslr'" serve --servers "$server
 refused 'an unknown word of a space' 2 "'orders' lokcs" serve --servers "$servers" --key "$key" orders:lokcs=1
 refused 'two spaces of one name' 2 "'a'" serve --servers "$servers" --key "$key" a:lock=cas a:lock=dslr
 refused 'more nodes than there are' 2 "'a' servers=2" serve --servers "$servers" --key "$key" a:lock=cas,servers=2
+refused 'clocks that drift apart too far' 2 "'a' drift 10000" serve --servers "$servers" --key "$key" a:lock=dslr,drift=20k
 refused 'no mark' 2 'fresh' serve --servers "$servers" --key "$key" --settle 0
 refused 'a comma' 2 '--fresh a,b' serve --servers "$servers" --key "$key" --fresh a,b
 refused 'an option that the fabric has not' 2 'lingre' serve --servers "$servers" --key "$key" --fabric-options lingre=1s
@@ -56,7 +57,7 @@ ready() { # NAME
 
 # ---- one server ----
 
-space=orders:lock=dslr,locks=100,lease=200ms
+space=orders:lock=dslr,locks=100,lease=200ms,drift=1000
 start one --servers "$servers" --json "$work/one.json" "$space"
 one=$pid
 until_true 'a server is ready' ready one
@@ -65,7 +66,7 @@ if command -v jq >/dev/null; then
 	json=$work/one.json
 	is_json 'and as JSON' '.kind == "serve" and .server == 1 and .servers == 1 and .nodes == 1 and
 		.settle_ns == 400000000 and (.spaces | length == 1 and .[0].name == "orders" and
-		.[0].lock == "dslr" and .[0].lease_ns == 200000000 and .[0].here)'
+		.[0].lock == "dslr" and .[0].lease_ns == 200000000 and .[0].drift_ppm == 1000 and .[0].here)'
 else
 	skip 'and as JSON' 'jq is not installed'
 fi

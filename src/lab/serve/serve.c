@@ -187,6 +187,7 @@ static json_t *space_json(const struct vb_serve_space *s)
 	vb_json_set(j, "locks", s->locks);
 	vb_json_set(j, "servers", s->servers);
 	vb_json_set(j, "lease_ns", s->space != NULL ? s->space->lease_ns : s->lease_ns);
+	vb_json_set(j, "drift_ppm", s->space != NULL ? s->space->drift_ppm : s->drift_ppm);
 	vb_json_set(j, "fencing", s->fencing);
 	vb_json_set(j, "here", (bool)(s->space != NULL));
 	return j;

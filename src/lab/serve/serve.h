@@ -42,7 +42,7 @@ int vb_serve_list_find(const struct vb_serve_list *l, const char *as);
 struct vb_serve_space {
 	char name[32];
 	const char *lock, *options; /* kept for as long as the process lives */
-	uint64_t locks, servers, lease_ns;
+	uint64_t locks, servers, lease_ns, drift_ppm;
 	bool fencing;
 	/* while it is served */
 	struct vb_lock_space *space;

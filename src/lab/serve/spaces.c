@@ -22,6 +22,8 @@ static const struct vb_opt space_table[] = {
 	VB_OPT_SIZE(S, servers, "servers", "1", 1, 4096, "the first so many nodes have them"),
 	VB_OPT_TIME(S, lease_ns, "lease", "0", 0, HOUR_NS,
 		    "how long a grant is valid; 0: as the library has it"),
+	VB_OPT_SIZE(S, drift_ppm, "drift", "0", 0, 10000,
+		    "how far two clocks drift apart at most, parts per million; 0: 100"),
 	VB_OPT_FLAG(S, fencing, "fencing", "a token with every exclusive grant"),
 	VB_OPT_STRING(S, options, "options", "LIST", NULL,
 		      "the protocol's own, KEY=VALUE+KEY=VALUE"),
@@ -108,6 +110,7 @@ int vb_serve_space_open(struct vb_serve_space *s, struct vb_fabric *f, unsigned 
 		.locks = s->locks,
 		.servers = (uint16_t)s->servers,
 		.lease_ns = s->lease_ns,
+		.drift_ppm = (uint32_t)s->drift_ppm,
 		.fencing = s->fencing,
 	};
 	int err;
