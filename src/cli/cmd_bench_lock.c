@@ -33,7 +33,11 @@ const struct vb_command vb_command_bench_lock = {
 		 "grants that passed one waiter.\n\n"
 		 "On sim the run is in virtual time, and the same options and --seed give the "
 		 "same numbers. On shm, tcp, ucx and verbs it is in this machine's time, "
-		 "between processes.",
+		 "between processes.\n\n"
+		 "With --servers HOST:PORT+... it is a client of servers that `verbena serve` has "
+		 "started: --space is one of their lock spaces, in the words that they were given. "
+		 "Its grants are audited among the clients of this run; those of others it does "
+		 "not see, and a run that stands still (status 4) is no violation then.",
 	.run = run,
 	.groups = groups,
 	.option = "--lock",

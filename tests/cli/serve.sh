@@ -132,6 +132,44 @@ if [ -x "$client" ]; then
 	status=$?
 	is 'a client goes on with a server that has kept its state' [ $status = 0 ]
 fi
+orders=orders:lock=dslr,locks=100,lease=200ms
+as_client() { # OPTIONS...: a benchmark, a client of the server
+	refused "$1" "$2" "$3" bench lock --servers "$servers" --key "$key" --space "$4" --duration 100ms
+}
+as_client 'a space that is not there' 2 "'ordres' orders" ordres:lock=dslr,locks=100
+as_client 'another number of locks' 2 "'orders' 100 200" orders:lock=dslr,locks=200,lease=200ms
+as_client 'another lock' 2 "'orders' 'dslr' 'cas'" orders:lock=cas,locks=100,lease=200ms
+as_client 'another lease' 2 "'orders' 200000000 100000000" orders:lock=dslr,locks=100,lease=100ms
+refused 'a space is said by --space' 2 '--lock --space' bench lock --servers "$servers" --key "$key" --space $orders \
+	--lock dslr
+refused 'no space' 2 '--space' bench lock --servers "$servers" --key "$key"
+refused 'no key file' 2 '--key' bench lock --servers "$servers" --space $orders
+refused 'a space, and no servers' 2 '--space --servers' bench lock --space $orders
+refused 'another fabric' 2 'ucx tcp' bench lock --servers "$servers" --key "$key" --space $orders --fabric ucx
+refused 'no number of servers' 2 '--servers 0 1024' bench lock --servers 0
+refused 'servers that are not there' 1 "$at:1 patience" bench lock --servers "$at:1" --key "$key" --space $orders \
+	--fabric-options patience=100ms
+
+# A benchmark as a client, whose server is killed meanwhile.
+VERBENA_LOG=$loud timeout 120 "$verbena" bench lock --servers "$servers" --key "$key" --space $orders --clients 4 \
+	--duration 3s --stall-after 30s --json "$work/run.json" >"$work/out" 2>"$work/err" </dev/null &
+bench=$!
+pids="$pids $bench"
+until_true 'a benchmark measures' measures
+kill -9 $one
+wait $one 2>/dev/null
+start kept3 --servers "$servers" --state "$work/state" --settle 3s "$space"
+one=$pid
+until_true 'the server is there again' ready kept3
+wait $bench
+status=$?
+is 'a benchmark as a client goes on with the server' [ $status = 0 ]
+if command -v jq >/dev/null; then
+	json=$work/run.json
+	is_json 'what it says' '.runs[0] | .elastic == "'"$servers"'" and .space == "orders" and .fabric == "tcp" and
+		.lock == "dslr" and .locks == 100 and .lease_ns == 200000000 and .nodes == 1 and .ops > 0 and
+		.audit.clients == "of this run" and .audit.checked_ops > 0 and .audit.violations == 0'
+fi
 refused 'two servers with one state' 5 'in use' serve --servers "$at:$((port + 500))" --key "$key" --state "$work/state"
 kill -TERM $one
 wait $one

@@ -58,6 +58,8 @@ struct vb_serve_spaces {
 
 /* "NAME:lock=...,locks=...".  0, -EINVAL: said. */
 int vb_serve_space_read(struct vb_serve_spaces *s, const char *word);
+/* The protocol's, as vb_lock_space_params has them; the caller frees them.  NULL: no memory. */
+char *vb_serve_space_options(const struct vb_serve_space *s);
 /* The space and its servers on nodes self, self + hosts, ... of `nodes`.  0, -error: said. */
 int vb_serve_space_open(struct vb_serve_space *s, struct vb_fabric *f, unsigned self,
 			unsigned hosts);

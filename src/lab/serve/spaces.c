@@ -73,7 +73,7 @@ int vb_serve_space_read(struct vb_serve_spaces *all, const char *word)
 }
 
 /* What stands between commas in a call stands between + in a word, which has commas of its own. */
-static char *options_of(const struct vb_serve_space *s)
+char *vb_serve_space_options(const struct vb_serve_space *s)
 {
 	char *text = strdup(s->options != NULL ? s->options : "");
 
@@ -102,7 +102,7 @@ static int start_servers(struct vb_serve_space *s, unsigned self, unsigned hosts
 int vb_serve_space_open(struct vb_serve_space *s, struct vb_fabric *f, unsigned self,
 			unsigned hosts)
 {
-	char *options = options_of(s);
+	char *options = vb_serve_space_options(s);
 	const struct vb_lock_space_params p = {
 		.lock = s->lock,
 		.options = options,

@@ -22,11 +22,11 @@ int vb_bench_run_do(struct vb_bench_run *run)
 
 	run->kind = run->o->fabric;
 	run->dead = -1;
-	if (!vb_bench_is_net(run->kind))
+	if (!vb_bench_in_group(run->o))
 		run->group = NULL;
 	if (run->kind == VB_BENCH_SIM)
 		run->workers = 1;
-	if (vb_bench_is_net(run->kind))
+	if (vb_bench_in_group(run->o))
 		err = vb_bench_run_group(run);
 	else
 		err = run->kind == VB_BENCH_SIM ? vb_bench_run_virtual(run)

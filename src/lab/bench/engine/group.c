@@ -73,7 +73,8 @@ int vb_bench_group_unwanted(const struct vb_bench_cluster_opts *o)
 	if (o->join != NULL || o->hosts != NULL || o->rank != NULL || o->bind != NULL ||
 	    o->auth_key_file != NULL)
 		return vb_fail(-EINVAL, "--join, --hosts, --rank, --bind and --auth-key-file are "
-					"for --fabric tcp, ucx and verbs");
+					"for processes that start together, on --fabric "
+					"tcp, ucx and verbs");
 	return 0;
 }
 

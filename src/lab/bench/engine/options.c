@@ -133,9 +133,11 @@ static bool names_profile(const char *fabric_options)
 
 int vb_bench_plan_common(struct vb_bench_common *o, uint64_t sim_ns)
 {
-	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
+	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_in_group(o);
 	int err;
 
+	if (o->elastic != NULL && o->nodes != 0)
+		return vb_fail(-EINVAL, "leave out --nodes: the servers say how many there are");
 	if (net && o->nodes != 0)
 		return vb_fail(-EINVAL, "on '%s' each process is a node: say --procs, not --nodes",
 			       vb_bench_fabric_names[o->fabric]);

@@ -34,9 +34,10 @@ struct vb_bench_cluster_opts {
 	const char *profile, *segment, *fabric_options, *warmup, *json;                            \
 	uint64_t nodes, seed;                                                                      \
 	uint64_t duration_ns, warmup_ns, stall_ns;                                                 \
-	uint64_t lease_ns; /* 0: chosen for the fabric when it is open */                          \
-	unsigned runs;     /* by the plan */                                                       \
-	bool all;          /* asked for as "all": what cannot run is skipped with its reason */    \
+	uint64_t lease_ns;   /* 0: chosen for the fabric when it is open */                        \
+	unsigned runs;       /* by the plan */                                                     \
+	bool all;            /* asked for as "all": what cannot run is skipped with its reason */  \
+	const char *elastic; /* by the plan: the servers whose client this is; NULL: none */       \
 	struct vb_bench_cluster_opts cluster
 struct vb_bench_common {
 	VB_BENCH_COMMON_FIELDS;
@@ -48,6 +49,12 @@ struct vb_bench_common {
 			VB_BENCH_COMMON_FIELDS;                                                    \
 		};                                                                                 \
 	}
+
+/* Between processes that start together. */
+static inline bool vb_bench_in_group(const struct vb_bench_common *o)
+{
+	return vb_bench_is_net(o->fabric) && o->elastic == NULL;
+}
 
 /* The option table's group; opts is where it writes. */
 struct vb_opt_group vb_bench_cluster_group(struct vb_bench_cluster_opts *opts);

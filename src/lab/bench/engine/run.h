@@ -143,6 +143,8 @@ struct vb_bench_run_ops {
 	void (*worker_close)(struct vb_bench_run *run);
 	/* Optional: while the workers of shm open, after each slice of time. */
 	void (*opening)(struct vb_bench_run *run);
+	/* Optional: when all workers of shm have opened. */
+	void (*opened)(struct vb_bench_run *run);
 
 	/* Optional: the measured span of this process's servers begins or ends now. */
 	void (*meter)(struct vb_bench_run *run, bool on);

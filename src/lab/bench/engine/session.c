@@ -213,7 +213,7 @@ static int open_all(struct vb_bench_session *s, const void *opts)
 {
 	int err = s->subject->plan(opts, s->plan);
 
-	if (err == 0 && vb_bench_is_net(s->o->fabric)) {
+	if (err == 0 && vb_bench_in_group(s->o)) {
 		err = meet(s);
 		/* Who has forked the others is the root; else nobody is, yet. */
 		if (err != 0 && s->group.forked > 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Worker processes of a run on shared memory: how they are forked, pass through the phases, are
- * watched over by the parent, die and are killed.
+ * Worker processes of a run on shared memory, or of clients of servers that run already: how they
+ * are forked, pass through the phases, are watched over by the parent, die and are killed.
  *
  * The parent makes the segment and what is shared, and forks the workers.  From then on it reaps
  * and looks; the workers keep time by themselves (the machine's clock is common) and write only
@@ -100,7 +100,7 @@ VB_NORETURN static void worker_main(struct vb_bench_run *run, unsigned worker, p
 	int err;
 
 	vb_bench_child(parent);
-	vb_fabric_after_fork(run->fabric);
+	vb_fabric_after_fork(run->fabric); /* NULL where each worker opens its own */
 	err = vb_bench_thread_open(run, worker);
 	if (err)
 		fail(control, err);
@@ -122,7 +122,8 @@ VB_NORETURN static void worker_main(struct vb_bench_run *run, unsigned worker, p
 /* A worker has gone that was killed by `signal`, or by us (0). */
 static void died(struct vb_bench_run *run, unsigned worker, pid_t pid, int signal)
 {
-	vb_shm_mark_dead(run->fabric, pid);
+	if (run->fabric != NULL)
+		vb_shm_mark_dead(run->fabric, pid);
 	for (unsigned i = 0; signal != 0 && i < run->clients; i++) {
 		struct vb_bench_state *s = vb_bench_state_of(run, i);
 
@@ -252,6 +253,8 @@ static int await_ready(struct workers *w)
 		if (w->run->ops->opening != NULL)
 			w->run->ops->opening(w->run);
 	}
+	if (w->run->ops->opened != NULL)
+		w->run->ops->opened(w->run);
 	return 0;
 }
 

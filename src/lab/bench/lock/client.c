@@ -14,7 +14,9 @@
 
 static uint16_t node_of(const struct vb_bench_plan *plan, unsigned client)
 {
-	uint64_t nodes = plan->o.nodes, with = vb_bench_with_clients(nodes, plan->o.servers);
+	uint64_t nodes = plan->o.nodes;
+	uint64_t with = plan->o.elastic == NULL ? vb_bench_with_clients(nodes, plan->o.servers)
+						: nodes; /* which are homes, all of them */
 
 	return (uint16_t)(nodes - with + client % with);
 }

@@ -9,6 +9,7 @@
  *   gather.c  its results on a network, brought together and judged
  *   tally.c   a run's tallies merged into numbers, and why it stands still
  *   report.c  the numbers as tables, JSON and .hgrm files
+ *   elastic.c clients of servers that run already
  *   lock.c    lock after lock, and how it all ends
  *   hot.c     one hot lock, for another benchmark
  *
@@ -49,6 +50,8 @@ struct vb_bench_opts {
 	VB_BENCH_COMMON; /* of a network's processes the first is the lock server */
 	const char *lock, *lock_options;
 	uint64_t locks, servers, server_threads, clients;
+	const char *servers_said; /* a number, or who they are */
+	const char *space, *key;  /* of those who run already */
 	bool visible;
 	const char *workload; /* "micro", a trace's name, or "trace:FILE" */
 	const char *workload_options, *trace;
@@ -75,6 +78,11 @@ struct vb_bench_plan {
 	bool tracing; /* transactions of `trace` are run, and `micro` is not used */
 	struct vb_trace trace;
 	char trace_name[4096]; /* where o.workload points for --trace */
+	/* Of servers that run already: how many, and their space beside what is in o. */
+	unsigned hosts;
+	char space_name[32]; /* "": the run's own */
+	char *space_options; /* what o.lock_options is; malloc'ed */
+	uint32_t drift_ppm;
 };
 
 /* Of so many nodes, or processes of a network, the first are servers.  How many have clients: the
@@ -227,6 +235,13 @@ extern const struct vb_bench_tracing vb_bench_tracing;
 /* Bytes of segment that node's share of a run's locks needs. */
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
 
+/* What a client learns of servers that run already, for its parent. */
+struct vb_bench_learnt {
+	uint64_t nodes, lease_ns, stall_ns, close_ns;
+	bool portable;
+	uint32_t ready; /* by the first worker, last */
+};
+
 /* One run, as its files share it. */
 struct vb_bench_lock_run {
 	struct vb_bench_run run;
@@ -247,11 +262,29 @@ struct vb_bench_lock_run {
 	uint64_t measure_start_ns;
 	unsigned sample_every; /* 1: time every cycle's phases; 0: none */
 	/* Network. */
-	struct vb_record *record;     /* NULL: no audit */
-	struct vb_record_part *parts; /* root: [processes] grants that have come */
+	struct vb_record *record;       /* NULL: no audit */
+	struct vb_record_part *parts;   /* root: [processes] grants that have come */
+	struct vb_bench_learnt *learnt; /* shared; NULL: the run has servers of its own */
 };
 
 extern const struct vb_bench_gather_ops vb_bench_lock_gather_ops;
+
+/* ---- elastic.c: clients of servers that run already ---- */
+
+/* Whether --servers says who they are. */
+bool vb_bench_elastic_named(const char *servers);
+/* --servers, --space and --key into the plan; then what depends on the number of processes.  -error,
+ * said. */
+int vb_bench_elastic_plan(struct vb_bench_plan *p);
+int vb_bench_elastic_plan_nodes(struct vb_bench_plan *p);
+/* In the parent: before workers are forked, when they have opened, in the end. */
+int vb_bench_elastic_begin(struct vb_bench_lock_run *u);
+void vb_bench_elastic_learn(struct vb_bench_lock_run *u);
+void vb_bench_elastic_end(struct vb_bench_lock_run *u);
+/* In a worker: the fabric, with the space that it names on it; and what the space is, when it is open.
+ * -error, said. */
+int vb_bench_elastic_open(struct vb_bench_lock_run *u, unsigned worker);
+void vb_bench_elastic_show(struct vb_bench_lock_run *u, unsigned worker);
 
 /* Processes with clients. */
 unsigned vb_bench_workers(const struct vb_bench_plan *plan);

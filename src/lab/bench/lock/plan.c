@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,11 +20,13 @@
 #define MICRO_LOCKS     100000u
 #define MICRO_DIST      "zipf:0.99"
 #define SCAN_NS         1000000ull
+#define SERVERS_MAX     1024u
 
 #define O struct vb_bench_opts
 static const struct vb_opt what_table[] = {
-	VB_OPT_STRING(O, lock, "lock", "NAMES", "all",
-		      "locks to run, one after the other: all, or names with commas between them"),
+	VB_OPT_STRING(O, lock, "lock", "NAMES", NULL,
+		      "locks to run, one after the other: all, or names with commas between them "
+		      "(all)"),
 	VB_OPT_STRING(O, lock_options, "lock-options", "LIST", NULL,
 		      "the protocol's own options, KEY=VALUE,...; `verbena list` shows them"),
 	VB_OPT_CHOICE(
@@ -49,13 +52,24 @@ static const struct vb_opt what_table[] = {
 		O, nodes, "nodes", NULL, 1, 4096,
 		"number of nodes (1; sim: 6); the first are the servers, clients are spread over "
 		"the others"),
-	VB_OPT_SIZE(O, servers, "servers", "1", 1, 1024, "nodes that hold the locks"),
+	VB_OPT_STRING(
+		O, servers_said, "servers", "N", "1",
+		"nodes that hold the locks; or who they are, HOST:PORT+HOST:PORT... or a file "
+		"(with a / in its name) with a line for each: servers that run already, of "
+		"which this run is a client"),
 	VB_OPT_SIZE(O, server_threads, "server-threads", "1", 1, 64,
 		    "workers of each lock server, for protocols with a server side"),
 	VB_OPT_TIME(O, lease_ns, "lease", NULL, 10000, 3600 * SEC,
 		    "how long a grant is valid, for protocols with leases (200ms, or four times "
 		    "what the fabric lets a verb be late; sim: 10ms)"),
 	VB_OPT_FLAG(O, fencing, "fencing", "every exclusive grant has a token that grows"),
+	VB_OPT_END};
+
+static const struct vb_opt elastic_table[] = {
+	VB_OPT_STRING(O, space, "space", "SPACE", NULL,
+		      "which of their lock spaces, in the words of `verbena serve`: "
+		      "NAME:lock=PROTOCOL,..."),
+	VB_OPT_STRING(O, key, "key", "FILE", NULL, "the key file of the servers and clients"),
 	VB_OPT_END};
 
 static const struct vb_opt load_table[] = {
@@ -130,22 +144,43 @@ static const struct vb_opt measure_table[] = {
 
 const struct vb_opt_group *vb_bench_lock_groups(struct vb_bench_opts *opts, unsigned *n)
 {
-	static struct vb_opt_group groups[6];
+	static struct vb_opt_group groups[7];
 
 	groups[0] = (struct vb_opt_group){"What runs", what_table, opts};
 	groups[1] = vb_bench_cluster_group(&opts->cluster);
-	groups[2] = (struct vb_opt_group){"Load", load_table, opts};
-	groups[3] = (struct vb_opt_group){"Load: micro", micro_table, opts};
-	groups[4] = (struct vb_opt_group){"Load: traces", trace_table, opts};
-	groups[5] = (struct vb_opt_group){"Measuring and results", measure_table, opts};
+	groups[2] = (struct vb_opt_group){"Servers that run already", elastic_table, opts};
+	groups[3] = (struct vb_opt_group){"Load", load_table, opts};
+	groups[4] = (struct vb_opt_group){"Load: micro", micro_table, opts};
+	groups[5] = (struct vb_opt_group){"Load: traces", trace_table, opts};
+	groups[6] = (struct vb_opt_group){"Measuring and results", measure_table, opts};
 	*n = VB_ARRAY_SIZE(groups);
 	return groups;
+}
+
+static int plan_servers(struct vb_bench_plan *p)
+{
+	struct vb_bench_opts *o = &p->o;
+
+	if (vb_bench_elastic_named(o->servers_said))
+		return vb_bench_elastic_plan(p);
+	if (o->space != NULL || o->key != NULL)
+		return vb_fail(-EINVAL, "--space and --key are for servers that run already: "
+					"--servers HOST:PORT+HOST:PORT... says which");
+	if (vb_parse_size(o->servers_said, &o->servers) != 0 || o->servers < 1 ||
+	    o->servers > SERVERS_MAX)
+		return vb_fail(-EINVAL,
+			       "--servers %s: a number from 1 to %u is needed, or servers that run "
+			       "already, HOST:PORT+HOST:PORT...",
+			       o->servers_said, SERVERS_MAX);
+	return 0;
 }
 
 static int plan_locks(struct vb_bench_plan *p)
 {
 	char text[1024], *save = NULL, hint[VB_HINT_BYTES];
 
+	if (p->o.lock == NULL)
+		p->o.lock = "all";
 	if (strcmp(p->o.lock, "all") == 0) {
 		p->o.all = true;
 		while (vb_locks[p->o.runs] != NULL && p->o.runs < VB_BENCH_LOCKS) {
@@ -182,7 +217,7 @@ static int plan_locks(struct vb_bench_plan *p)
 
 static int plan_nodes(struct vb_bench_opts *o)
 {
-	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
+	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_in_group(&o->common);
 	uint64_t workers;
 
 	if (net)
@@ -210,7 +245,7 @@ static int plan_nodes(struct vb_bench_opts *o)
 static int plan_fabric(struct vb_bench_plan *p)
 {
 	struct vb_bench_opts *o = &p->o;
-	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
+	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_in_group(&o->common);
 	int err = vb_bench_plan_common(&o->common, SIM_DURATION_NS);
 
 	if (err)
@@ -224,12 +259,14 @@ static int plan_fabric(struct vb_bench_plan *p)
 	if (o->visible && !net && o->segment == NULL)
 		return vb_fail(-EINVAL, "--visible needs a segment with a name to be looked at by: "
 					"--fabric shm --segment NAME");
-	if (o->lease_ns == 0 && !net)
+	if (o->lease_ns == 0 && !vb_bench_is_net(o->fabric))
 		o->lease_ns = sim ? VB_LEASE_VIRTUAL_NS : VB_LEASE_REAL_NS;
 	if (o->clients == 0)
 		o->clients = sim ? 240 : 8;
 	if (o->cluster.procs == 0 && !o->cluster.launched)
 		o->cluster.procs = (sim || o->clients < 2 ? 1 : 2) + (net ? o->servers : 0);
+	if (o->elastic != NULL)
+		return vb_bench_elastic_plan_nodes(p);
 	return o->cluster.launched ? 0 : plan_nodes(o);
 }
 
@@ -257,6 +294,8 @@ static int plan_memory(struct vb_bench_plan *p)
 	uint16_t nodes = p->o.nodes != 0 ? (uint16_t)p->o.nodes : 1;
 	char what[32];
 
+	if (p->o.elastic != NULL) /* it is there */
+		return 0;
 	for (unsigned i = 0; i < p->o.runs; i++) {
 		const struct vb_lock_ops *ops = p->lock[i];
 		uint64_t bytes;
@@ -390,7 +429,10 @@ const char *vb_bench_lacks_modes(const struct vb_bench_plan *p, const struct vb_
 
 void vb_bench_plan_close(void *plan)
 {
-	vb_trace_close(&((struct vb_bench_plan *)plan)->trace);
+	struct vb_bench_plan *p = plan;
+
+	vb_trace_close(&p->trace);
+	free(p->space_options);
 }
 
 static int plan_history(struct vb_bench_plan *p)
@@ -424,8 +466,8 @@ static int init_micro(struct vb_bench_plan *p)
 int vb_bench_plan(const void *opts, void *plan)
 {
 	static int (*const steps[])(struct vb_bench_plan *) = {
-		plan_locks,  plan_tracing, plan_fabric,  plan_think, plan_trace,
-		plan_memory, plan_hgrm,    plan_history, init_micro,
+		plan_servers, plan_locks,  plan_tracing, plan_fabric,  plan_think,
+		plan_trace,   plan_memory, plan_hgrm,    plan_history, init_micro,
 	};
 	struct vb_bench_plan *p = plan;
 	int err = 0;

@@ -43,6 +43,13 @@ static const char head[] = "                  goodput             acquire shared
 			   "   p99   p99.9    p50     p99"
 			   "  atomic   read  write   send  retry   viol bypass\n";
 
+static const char *audit_text(const struct vb_bench_opts *o)
+{
+	if (o->no_audit)
+		return ", no audit";
+	return o->elastic != NULL ? ", audited among these clients" : ", audited";
+}
+
 void vb_bench_print_head(FILE *to, const void *plan)
 {
 	const struct vb_bench_plan *p = plan;
@@ -66,8 +73,12 @@ void vb_bench_print_head(FILE *to, const void *plan)
 			vb_bench_with_clients(o->nodes, o->servers), o->servers,
 			o->servers > 1 ? "s" : "", o->profile, span);
 	else
-		fprintf(to, " in %u processes; %s, %s each", vb_bench_workers(p),
-			vb_bench_fabric_names[o->fabric], span);
+		fprintf(to, " in %u processes; %s%s%s, %s each", vb_bench_workers(p),
+			vb_bench_fabric_names[o->fabric],
+			o->elastic != NULL ? ", servers that run: " : "",
+			o->elastic != NULL ? o->elastic : "", span);
+	if (o->elastic != NULL)
+		fprintf(to, ", space '%s'", p->space_name);
 	if (o->think_ns != 0)
 		fprintf(to, ", think %s", think);
 	if (o->timeout_ns != 0 && p->tracing)
@@ -80,7 +91,7 @@ void vb_bench_print_head(FILE *to, const void *plan)
 		fprintf(to, ", open loop at %" PRIu64 " cycles/s", o->rate);
 	if (o->fail_rate > 0)
 		fprintf(to, ", releases skipped with p = %g", o->fail_rate);
-	fprintf(to, "%s, seed %" PRIu64 "\n\n", o->no_audit ? ", no audit" : ", audited", o->seed);
+	fprintf(to, "%s, seed %" PRIu64 "\n\n", audit_text(o), o->seed);
 	fputs(head, to);
 	fflush(to);
 }
@@ -313,13 +324,15 @@ static json_t *breakdown_by_call_json(const struct vb_lock_timing *t)
 	return o;
 }
 
-static json_t *audit_json(const struct vb_bench_result *r)
+static json_t *audit_json(const struct vb_bench_plan *p, const struct vb_bench_result *r)
 {
 	json_t *o;
 
 	if (!r->audited)
 		return json_null();
 	o = json_object();
+	/* Not those of others who use the space. */
+	vb_json_set(o, "clients", p->o.elastic != NULL ? "of this run" : "all");
 	vb_json_set(o, "checked_ops", r->audit.checked_ops);
 	vb_json_set(o, "violations", r->audit.violations);
 	vb_json_set(o, "unaudited_ops", r->unaudited);
@@ -414,6 +427,8 @@ static void set_setting(json_t *j, const struct vb_bench_plan *p, const struct v
 	vb_json_set(j, "fabric", vb_bench_fabric_names[o->fabric]);
 	vb_json_set(j, "profile", sim ? o->profile : NULL);
 	vb_json_set(j, "fabric_options", o->fabric_options);
+	vb_json_set(j, "elastic", o->elastic);
+	vb_json_set(j, "space", o->elastic != NULL ? p->space_name : NULL);
 	vb_json_set(j, "nodes", o->nodes);
 	vb_json_set(j, "servers", o->servers);
 	vb_json_set(j, "server_threads", o->server_threads);
@@ -461,7 +476,7 @@ json_t *vb_bench_run_json(const void *plan, const void *result)
 	vb_json_set(j, "breakdown_us", timed ? breakdown_json(&t->timing) : json_null());
 	vb_json_set(j, "breakdown_by_call_us",
 		    timed ? breakdown_by_call_json(&t->timing) : json_null());
-	vb_json_set(j, "audit", audit_json(r));
+	vb_json_set(j, "audit", audit_json(p, r));
 	vb_json_set(j, "recoveries", t->spent.recoveries);
 	vb_json_set(j, "untold", t->spent.untold);
 	vb_json_set(j, "lost", t->spent.lost);

@@ -43,8 +43,10 @@ static uint64_t stall_ns(const struct vb_bench_plan *plan, const struct vb_lock_
 
 static int open_space(struct vb_bench_lock_run *u)
 {
-	const struct vb_bench_opts *o = &u->plan->o;
+	struct vb_bench_opts *o = &u->plan->o;
 	struct vb_lock_space_params p = {
+		.name = u->plan->space_name[0] != '\0' ? u->plan->space_name : NULL,
+		.drift_ppm = u->plan->drift_ppm,
 		.lock = u->ops->name,
 		.options = o->lock_options,
 		.locks = o->locks,
@@ -58,6 +60,8 @@ static int open_space(struct vb_bench_lock_run *u)
 
 	if (err)
 		return err;
+	if (o->lease_ns == 0)
+		o->lease_ns = u->space->lease_ns;
 	u->run.stall_ns = stall_ns(u->plan, u->space);
 	u->run.close_ns = 4 * o->lease_ns; /* closing a client takes two at most */
 	/* A lock that was lost with a holder, or with the answer to a verb, hands nobody his turn. */
@@ -80,14 +84,15 @@ static int open_audit(struct vb_bench_lock_run *u)
 		.locks = o->locks,
 		.clients = (unsigned)o->clients,
 		.claims = claims_of(u->plan),
-		.ops = u->space->ops,
+		.ops = u->ops,
 		.space = u->space,
 		.fencing = o->fencing,
 		.bypass = o->fabric == VB_BENCH_SIM && !needs_recovery(o),
 	};
 	int err = o->no_audit ? 0 : vb_audit_open(&p, &u->audit);
 
-	if (err == 0 && u->audit != NULL)
+	/* Workers that open the space themselves have it watched. */
+	if (err == 0 && u->audit != NULL && u->space != NULL)
 		u->space->watch = vb_audit_watch(u->audit);
 	return err;
 }
@@ -213,11 +218,22 @@ static int open_net(struct vb_bench_lock_run *u, int err)
 	return vb_bench_group_agree(group, "locks served", err);
 }
 
+/* In the parent of workers that are clients. */
+static int open_elastic(struct vb_bench_lock_run *u)
+{
+	int err = vb_bench_elastic_begin(u);
+
+	return err != 0 ? err : open_audit(u);
+}
+
 static int open_all(struct vb_bench_run *run)
 {
 	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
-	int err = open_fabric(u);
+	int err;
 
+	if (run->o->elastic != NULL)
+		return open_elastic(u);
+	err = open_fabric(u);
 	if (vb_bench_is_net(run->kind))
 		return open_net(u, err);
 	if (err == 0)
@@ -251,6 +267,7 @@ static void close_all(struct vb_bench_run *run)
 	for (unsigned i = 0; u->parts != NULL && i < run->group->hosts; i++)
 		free((void *)u->parts[i].grants);
 	free(u->parts);
+	vb_bench_elastic_end(u);
 }
 
 /* A network's grants are recorded here, and judged where all come together. */
@@ -271,11 +288,47 @@ static int open_record(struct vb_bench_lock_run *u)
 	return err;
 }
 
+/* A worker of its own: the auditor is everybody's. */
+static int join_elastic(struct vb_bench_lock_run *u, unsigned worker)
+{
+	int err = vb_bench_elastic_open(u, worker);
+
+	if (err == 0)
+		err = open_space(u);
+	if (err != 0)
+		return err;
+	if (u->audit != NULL)
+		u->space->watch = vb_audit_watch(u->audit);
+	vb_bench_elastic_show(u, worker);
+	return 0;
+}
+
+static void worker_close(struct vb_bench_run *run)
+{
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
+
+	if (u->learnt == NULL)
+		return;
+	vb_fabric_stats_get(run->fabric, &u->tally->fabric);
+	vb_lock_space_close(u->space);
+	vb_fabric_close(run->fabric);
+}
+
+static void workers_opened(struct vb_bench_run *run)
+{
+	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
+
+	if (u->learnt != NULL)
+		vb_bench_elastic_learn(u);
+}
+
 static int worker_open(struct vb_bench_run *run, unsigned worker)
 {
 	struct vb_bench_lock_run *u = (struct vb_bench_lock_run *)run;
-	int err = vb_bench_is_net(run->kind) ? open_record(u) : 0;
+	int err = vb_bench_in_group(run->o) ? open_record(u) : 0;
 
+	if (run->o->elastic != NULL)
+		err = join_elastic(u, worker);
 	u->tracing = u->plan->tracing ? &vb_bench_tracing : NULL;
 	u->tally = vb_bench_tally_of(run, worker);
 	u->sample_every = u->plan->o.breakdown ? SAMPLE_EVERY : 0;
@@ -327,9 +380,12 @@ static void look(void *run)
 	vb_ep_close(ep);
 }
 
-/* That a lock without recovery is lost with its holder is no violation; all else is. */
+/* That a lock without recovery is lost with its holder is no violation; all else is, but where others may have
+ * locks who are not of this run. */
 static bool must_move(const struct vb_bench_lock_run *u)
 {
+	if (u->learnt != NULL)
+		return false;
 	if (u->run.kind == VB_BENCH_SIM)
 		return u->plan->o.fail_rate == 0 || u->ops->recovery_leases;
 	return u->r->end.deaths == 0 || u->ops->caps & VB_LOCK_SURVIVES;
@@ -361,6 +417,8 @@ static const struct vb_bench_run_ops run_ops = {
 	.open = open_all,
 	.close = close_all,
 	.worker_open = worker_open,
+	.worker_close = worker_close,
+	.opened = workers_opened,
 	.meter = meter,
 	.measured = measured,
 	.explain = explain,
@@ -386,7 +444,7 @@ int vb_bench_run_lock(struct vb_bench_plan *plan, struct vb_bench_group *group,
 		.clients = (unsigned)o->clients,
 		.workers = vb_bench_workers(plan),
 	};
-	if (vb_bench_is_net(o->fabric) && o->servers != group->hosts) {
+	if (vb_bench_in_group(&o->common) && o->servers != group->hosts) {
 		u.run.first_worker = (unsigned)o->servers;
 		u.run.server_only = group->rank < o->servers;
 	}

@@ -14,7 +14,7 @@ unsigned vb_bench_workers(const struct vb_bench_plan *plan)
 {
 	const struct vb_bench_opts *o = &plan->o;
 
-	return (unsigned)(vb_bench_is_net(o->fabric)
+	return (unsigned)(vb_bench_in_group(&o->common)
 				  ? vb_bench_with_clients(o->cluster.procs, o->servers)
 				  : o->cluster.procs);
 }
