@@ -2,6 +2,7 @@
 /*
  * The processes of scripts/day.sh, which is the way to run them:
  *
+ *	day spaces                                      what the servers serve, as words of `verbena serve`
  *	day try BOARD                                   the judge finds what it is there for
  *	day make BOARD                                  the file that all share (day.h)
  *	day crowd BOARD SERVERS KEY MOST FIRST SEED     clients that come and go, at most so many
@@ -57,8 +58,9 @@ void day_found(struct board *b, const char *fmt, ...)
 
 struct vb_lock_space_params day_space(unsigned which)
 {
-	static const char *const lock[DAY_SPACES] = {"dslr", "shiftlock", "table"};
-	static const char *const name[DAY_SPACES] = {"a", "b", "c"};
+	static const char *const lock[DAY_SPACES] = {"dslr", "shiftlock", "table", "rpc",
+						     "traditional"};
+	static const char *const name[DAY_SPACES] = {"a", "b", "c", "d", "e"};
 
 	return (struct vb_lock_space_params){
 		.lock = lock[which],
@@ -347,6 +349,18 @@ static int try_out(struct board *b)
 	return found[0] == 0 && found[1] == 1 && found[2] == 2 && found[3] == 3 ? 0 : 1;
 }
 
+static int say_spaces(void)
+{
+	for (unsigned i = 0; i < DAY_SPACES; i++) {
+		struct vb_lock_space_params p = day_space(i);
+
+		printf("%s:lock=%s,locks=%" PRIu64 ",servers=%u,lease=%" PRIu64
+		       "ns,drift=%u,fencing\n",
+		       p.name, p.lock, p.locks, p.servers, p.lease_ns, p.drift_ppm);
+	}
+	return 0;
+}
+
 static int show(const struct board *b)
 {
 	const struct counts *n = &b->count;
@@ -369,6 +383,8 @@ int main(int argc, char **argv)
 	bool make = argc == 3 && (strcmp(argv[1], "make") == 0 || strcmp(argv[1], "try") == 0);
 	struct board *b = argc > 2 ? day_board(argv[2], make) : NULL;
 
+	if (argc == 2 && strcmp(argv[1], "spaces") == 0)
+		return say_spaces();
 	if (argc == 3 && strcmp(argv[1], "try") == 0)
 		return try_out(b);
 	if (argc == 3 && strcmp(argv[1], "make") == 0)

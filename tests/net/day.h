@@ -20,7 +20,7 @@
 
 #include <verbena/lock.h>
 
-#define DAY_SPACES 3
+#define DAY_SPACES 5
 #define DAY_LOCKS  16
 #define DAY_ENTRIES                                                                                \
 	24 /* holders of a lock that are looked at: readers, and the dead until their leases are over */
@@ -90,7 +90,7 @@ struct day_client {
 	unsigned which;             /* space */
 };
 
-/* The space of a number: scripts/day.sh serves the same. */
+/* The space of a number; `day spaces` says them to the servers. */
 struct vb_lock_space_params day_space(unsigned which);
 int day_come(struct board *b, struct life *l, struct day_client *c, const char *servers,
 	     const char *key, unsigned home);

@@ -112,7 +112,7 @@ static int client(struct client *k, unsigned number, uint64_t life_ns)
 	k->c.which = number % DAY_SPACES;
 	while (day_now() < end && !get(&k->b->rest)) {
 		if (k->c.f == NULL &&
-		    day_come(k->b, k->l, &k->c, k->servers, k->key, number / 3) != 0) {
+		    day_come(k->b, k->l, &k->c, k->servers, k->key, number / DAY_SPACES) != 0) {
 			add(&k->b->count.late);
 			nap(200 * MS);
 			continue;
