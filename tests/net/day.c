@@ -369,7 +369,7 @@ static int show(const struct board *b)
 	for (unsigned i = 0; i < DAY_SPACES * DAY_LOCKS; i++)
 		done += b->lock[i / DAY_LOCKS][i % DAY_LOCKS].done;
 	printf("%" PRIu64 " clients (%" PRIu64 " killed, %" PRIu64 " stopped for a while, %" PRIu64
-	       " that came anew, %" PRIu64 " that could not come), %" PRIu64 " grants (%" PRIu64
+	       " that came anew; %" PRIu64 " attempts to come failed), %" PRIu64 " grants (%" PRIu64
 	       " lost to a lease, %" PRIu64 " without room for the audit), %" PRIu64
 	       " FAAs on servers; calls: %" PRIu64 " timed out, %" PRIu64
 	       " found a peer gone, %" PRIu64 " unknown; %" PRIu64 " findings\n",
