@@ -45,6 +45,7 @@
  * Where the home is there, its status word comes first, as ever; but `recovered` there is not the end: before a
  * lock is set back the name is *withdrawn* from the copies in the same way, without sealing them, and if it is
  * sealed as final it has happened after all.  So does the coordinator whose commit point fails behind its copies.
+ * A home that has gone since it said so is no reason to believe it: its place is sealed, as if it had said nothing.
  *
  * What is written: no more than one log for each place, in an area as large.  A place is named anew when all that
  * its last transaction wrote is in place (vb_lane_settle); the next log takes the room of the last.  A verb to a

@@ -680,18 +680,21 @@ static bool has_moved(struct vb_coordinator *me, const struct vb_suspect *s)
 	return vb_suspect_look(me, s, &now) != 0 || now.tries != s->tries;
 }
 
-/* What a status word says that is not the last word where there are copies. */
-static int confirm(struct vb_coordinator *me, uint32_t place, uint64_t *status)
+/*
+ * Its status word says so now, and where there are copies that is not the last word: its home may have gone since, or
+ * be gone to others, and they go by the copies.  Who finds that it has happened is not done yet: the holder may have
+ * learned it, too, and have a lease for its writes (txn/suspect.c).
+ */
+static int confirm(struct vb_coordinator *me, const struct vb_suspect *s, bool *stays)
 {
-	uint64_t name = vb_ts_name(*status);
-	bool happened;
+	struct vb_pulse now;
 	int err;
 
-	if (me->db->copies == 0 || *status != name || vb_copies_home_gone(me->db, me->node, place))
+	*stays = true;
+	if (me->db->copies == 0)
 		return 0;
-	err = vb_copies_withdraw(me, place, name, &happened);
-	if (err == 0 && happened)
-		*status = name | VB_TS_COMMITTED;
+	err = vb_suspect_look(me, s, &now);
+	*stays = err == 0 && now.status == s->status;
 	return err;
 }
 
@@ -699,6 +702,7 @@ int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s, uint64_t pati
 {
 	uint32_t place = vb_suspect_holder(me->db, &s);
 	uint64_t old;
+	bool stays;
 	int err = 0;
 
 	if (place == VB_NO_PLACE || has_moved(me, &s))
@@ -709,9 +713,6 @@ int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s, uint64_t pati
 			break;
 		}
 		if (vb_status_final(s.status)) {
-			err = confirm(me, place, &s.status);
-			if (err != 0)
-				break;
 			err = vb_log_decides(me->db, s.status) ? by_log(me, &s, place, patience_ns)
 							       : set_back(me, &s);
 			break;
@@ -721,10 +722,12 @@ int vb_txn_recover(struct vb_coordinator *me, struct vb_suspect s, uint64_t pati
 		if (err)
 			break;
 		/* Or we have recovered it for another of its locks, or somebody else has. */
-		if (old == s.status || old == vb_ts_name(s.status))
-			s.status = vb_ts_name(s.status);
-		else
+		if (old != s.status && old != vb_ts_name(s.status))
 			return 0; /* it moves */
+		s.status = vb_ts_name(s.status);
+		err = confirm(me, &s, &stays);
+		if (!stays)
+			break;
 	}
 	if (err)
 		vb_debug("a lock at node %u offset %#" PRIx64 " could not be recovered: %s",

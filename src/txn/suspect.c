@@ -66,6 +66,20 @@ bool vb_suspect_stood_still(const struct vb_db *db, struct vb_suspect *s,
 	return true;
 }
 
+/* What the home says, if the copies do not know better: who gives it up has them say the same. */
+static int look_at_home(struct vb_coordinator *me, uint32_t place, uint64_t *status)
+{
+	bool happened;
+	int err = vb_recovery_read(me, VB_READ_TM, vb_status_word(me->db, place), status);
+
+	if (err != 0 || me->db->copies == 0 || *status != vb_ts_name(*status))
+		return err;
+	err = vb_copies_withdraw(me, place, *status, &happened);
+	if (err == 0 && happened)
+		*status |= VB_TS_COMMITTED;
+	return err;
+}
+
 int vb_suspect_look(struct vb_coordinator *me, const struct vb_suspect *s, struct vb_pulse *out)
 {
 	uint32_t place = vb_suspect_holder(me->db, s);
@@ -75,8 +89,7 @@ int vb_suspect_look(struct vb_coordinator *me, const struct vb_suspect *s, struc
 	out->tries = 0;
 	if (vb_unlikely(vb_copies_home_gone(me->db, me->node, place)))
 		return vb_copies_seal(me, place, &out->status);
-	err = vb_recovery_read(me, VB_READ_TM, at + offsetof(struct vb_place_head, status),
-			       &out->status);
+	err = look_at_home(me, place, &out->status);
 	if (err == 0 && me->db->cc->caps & VB_CC_AGE)
 		err = vb_recovery_read(me, VB_READ_TM, at + offsetof(struct vb_place_head, tries),
 				       &out->tries);

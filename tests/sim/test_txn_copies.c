@@ -470,6 +470,82 @@ static void by_home_and_by_copies(void **state)
 	assert_true(did > 0 && did < n);
 }
 
+/* Its log is with both copies, and its commit point has not come. */
+static bool is_half_way(const struct world *w)
+{
+	const uint32_t place = vb_txn_lane(w->a)->place;
+	const uint64_t *status = vb_local(w->f, vb_status_word(w->db, place), 8);
+	bool logged = (*status & VB_TS_STATE) == VB_TS_RUNNING;
+
+	for (unsigned i = 0; i < 2; i++) {
+		const uint64_t *word = vb_local(w->f, vb_copy_at(w->db, place, i), 8);
+
+		logged &= vb_ts_clock(*word) == vb_ts_clock(*status);
+	}
+	return logged;
+}
+
+static void takes_one(void *arg)
+{
+	struct seen *s = arg;
+
+	take_until(s);
+	s->done = true;
+}
+
+/* Until its first record's finder has given it up by its status word, or so long: then its node goes. */
+static uint64_t let_it_go(struct world *w, uint32_t place, uint64_t ns)
+{
+	const uint64_t *status = vb_local(w->f, vb_status_word(w->db, place), 8);
+	uint64_t began = vb_sim_now(w->f);
+
+	while (ns != 0 ? vb_sim_now(w->f) - began < ns : (*status & VB_TS_STATE) != VB_TS_RECOVERED)
+		must(vb_ep_sleep(w->seen[0].me->ep, 50));
+	vb_sim_lose_node(w->f, HOME);
+	return vb_sim_now(w->f) - began;
+}
+
+/* When the home went, from when on its first record is waited for.  ns: when it is to go; 0: as the status word is
+ * changed. */
+static uint64_t recovered_as_it_goes(const char *cc, uint64_t ns)
+{
+	static const struct vb_task_params params = {.name = "copies"};
+	const struct fall fall = {.cc = cc};
+	struct vb_task *task;
+	struct world w;
+	uint32_t place;
+
+	open_world(&w, &fall, 2);
+	must(vb_task_spawn(w.a->ep->sched, writes, &w, &params, &task));
+	do
+		must(vb_ep_sleep(w.seen[0].me->ep, 50));
+	while (!is_half_way(&w));
+	place = vb_txn_lane(w.a)->place;
+	vb_task_kill(task);
+	vb_coordinator_bury(w.a);
+	w.a = NULL;
+	must(vb_task_spawn(w.seen[0].me->ep->sched, takes_one, &w.seen[0], &params, &task));
+	ns = let_it_go(&w, place, ns);
+	take_until(&w.seen[1]);
+	while (!w.seen[0].done)
+		must(vb_ep_sleep(w.seen[1].me->ep, US));
+	assert_int_equal(w.seen[0].value[0], w.seen[1].value[0]);
+	close_world(&w);
+	return ns;
+}
+
+/* Who gives it up by its status word does so while its home goes: what the copies say is not left to the next one. */
+static void by_home_as_it_goes(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++) {
+		uint64_t at_ns = recovered_as_it_goes(ccs[i], 0);
+
+		for (uint64_t ns = at_ns - 2 * US; ns < at_ns + 8 * US; ns += 100)
+			(void)recovered_as_it_goes(ccs[i], ns);
+	}
+}
+
 /* A WRITE and a CAS for each copy, and one round trip for all of them. */
 static void what_it_costs(void **state)
 {
@@ -504,10 +580,10 @@ static void what_it_costs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(with_its_memory), cmocka_unit_test(and_a_copy),
-		cmocka_unit_test(only_cut_off),    cmocka_unit_test(comes_back),
-		cmocka_unit_test(the_mender_too),  cmocka_unit_test(by_home_and_by_copies),
-		cmocka_unit_test(what_it_costs),
+		cmocka_unit_test(with_its_memory),    cmocka_unit_test(and_a_copy),
+		cmocka_unit_test(only_cut_off),       cmocka_unit_test(comes_back),
+		cmocka_unit_test(the_mender_too),     cmocka_unit_test(by_home_and_by_copies),
+		cmocka_unit_test(by_home_as_it_goes), cmocka_unit_test(what_it_costs),
 	};
 
 	if (vb_log_levels("off") != 0)
