@@ -33,7 +33,8 @@
  * answer were there together: what one says that is gone is nothing to the others any more.  Those that count are all
  * that the words of the latest name count, if that is logged or final.  Of them
  *
- *	one is sealed                all say what that one says, the first of them
+ *	one is sealed                all say what that one says, the first of them; but if that is final, and
+ *	                             another is withdrawn, or sealed with an older name: sealed withdrawn
  *	all are logged               sealed final, each in the order of the copies
  *	else                         sealed withdrawn: first those that are older, for with them the coordinator
  *	                             cannot commit any more; then the others, in their order
@@ -52,7 +53,15 @@
  * copy whose answer was lost is waited out before.
  *
  * What is relied on: a node that is taken for gone never answers others again as a copy.  For the home that is not
- * needed.
+ * needed.  And who lives at the node may go on, and has a copy more than the others:
+ *
+ *	A logs at 0 and 1.  Node 0 is taken for gone.  B, who is there, seals: 0 final
+ *	C, who still sees the home, withdraws: 1 withdrawn, and acts by that
+ *	B finds another word at 1 than it has read, and looks again
+ *
+ * What they have in common decides: 1 was logged when B read it, so 0 is only final because B was late at 1.  Among
+ * those who see the same copies a final one is never beside one that is withdrawn, for both would have begun with the
+ * same copy.
  */
 #define VB_LOG_ROOM "txn"
 #include "base/log.h"
@@ -194,18 +203,25 @@ static unsigned counted(const struct vb_db *db, const struct look *l, uint64_t *
 /* What all of them are to say.  name: the one that is to be withdrawn; SEAL: the place is to be sealed. */
 static uint64_t verdict(const struct vb_db *db, const struct look *l, uint64_t name)
 {
-	uint64_t top = 0;
+	uint64_t top = 0, sealed = 0;
 	const unsigned count = counted(db, l, &top);
-	bool all = count != 0;
+	bool all = count != 0, never = false;
 
-	for (unsigned i = 0; i < db->copies; i++)
-		if (count & 1u << i && l->word[i] & COPY_SEALED)
-			return l->word[i];
-	if (name != SEAL)
+	for (unsigned i = 0; i < db->copies; i++) {
+		const uint64_t word = l->word[i];
+		const bool latest = clock_in(word) == top;
+
+		if (!(count & 1u << i))
+			continue;
+		if (sealed == 0 && word & COPY_SEALED)
+			sealed = word;
+		all &= latest && state_of(word) == COPY_LOGGED;
+		never |= latest ? state_of(word) == COPY_WITHDRAWN : (word & COPY_SEALED) != 0;
+	}
+	if (sealed != 0 && !(never && clock_in(sealed) == top))
+		return sealed;
+	if (sealed == 0 && name != SEAL)
 		return word_of(name, COPY_WITHDRAWN);
-	for (unsigned i = 0; i < db->copies; i++)
-		if (count & 1u << i)
-			all &= clock_in(l->word[i]) == top && state_of(l->word[i]) == COPY_LOGGED;
 	return word_of(vb_ts_make(top, 0),
 		       all ? COPY_FINAL | (uint64_t)count << COPY_SHIFT : COPY_WITHDRAWN) |
 	       COPY_SEALED;

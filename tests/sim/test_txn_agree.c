@@ -2,8 +2,9 @@
 /*
  * Whether a transaction has happened is one answer, whoever asks the copies of its log: its coordinator, which writes
  * them, and has others' changes of its status word and of the copies in its way; two that seal the place, because they
- * take its node for gone; one that knows it is there, and withdraws.  At random moments, with verbs that are late, lost
- * answers, and copies whose nodes go, all but one.
+ * take its node for gone; one that knows it is there, and withdraws; who lives at its node, or at that of a copy, and
+ * sees it when others do not.  At random moments, with verbs that are late, lost answers, and copies whose nodes go, or
+ * are only taken for gone, all but one.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -23,6 +24,7 @@
 #define HOME   0u
 #define OTHERS 3u /* behind the copies */
 #define NODES  (1u + COPIES + OTHERS)
+#define ALL    (OTHERS + 1u + COPIES)
 #define WORLDS 20000u
 
 enum answer { NONE, HAPPENED, NEVER, UNKNOWN };
@@ -41,7 +43,8 @@ struct world {
 	struct vb_fabric *f;
 	struct vb_db *db;
 	struct vb_rng rng;
-	struct one coordinator, other[OTHERS];
+	/* Behind the others: who lives at the home, and at each copy. */
+	struct one coordinator, other[ALL];
 	uint64_t ts;
 	uint32_t place;
 	bool disowned;
@@ -117,6 +120,11 @@ static uint64_t some(struct world *w, uint64_t us)
 	return vb_rng_below(&w->rng, us * US + 1);
 }
 
+static uint16_t node_of(unsigned other)
+{
+	return (uint16_t)(other < OTHERS ? 1 + COPIES + other : other - OTHERS);
+}
+
 static void open_world(struct world *w, uint64_t seed)
 {
 	const struct vb_fabric_params fp = {.fabric = "sim",
@@ -138,8 +146,8 @@ static void open_world(struct world *w, uint64_t seed)
 	must(vb_fabric_open(&fp, &w->f));
 	must(vb_db_open(w->f, &dp, &w->db));
 	must(vb_coordinator_open(w->db, HOME, &w->coordinator.me));
-	for (unsigned i = 0; i < OTHERS; i++)
-		must(vb_coordinator_open(w->db, (uint16_t)(1 + COPIES + i), &w->other[i].me));
+	for (unsigned i = 0; i < ALL; i++)
+		must(vb_coordinator_open(w->db, node_of(i), &w->other[i].me));
 	must(vb_txn_begin(w->coordinator.me));
 	w->ts = w->coordinator.me->txn.ts;
 	w->place = vb_txn_lane(w->coordinator.me)->place;
@@ -159,6 +167,24 @@ static void start(struct world *w, struct one *one, void (*body)(void *), uint64
 	must(vb_task_spawn(one->me->ep->sched, body, one, &params, &task));
 }
 
+/* Who lives at the home sees that it is there; who lives at a copy has it, be it that all others take it for gone. */
+static void start_residents(struct world *w, bool cut, uint64_t disowned_at)
+{
+	if (vb_rng_chance(&w->rng, 0.2))
+		start(w, &w->other[OTHERS], withdraws, some(w, 25));
+	for (unsigned i = OTHERS + 1; i < ALL && cut; i++)
+		if (vb_rng_chance(&w->rng, 0.2))
+			start(w, &w->other[i], seals, disowned_at + some(w, 20));
+}
+
+static void copy_goes(struct world *w, unsigned i)
+{
+	if (w->other[OTHERS + 1 + i].w != NULL)
+		vb_sim_disown_node(w->f, (uint16_t)(HOME + 1 + i));
+	else
+		vb_sim_lose_node(w->f, (uint16_t)(HOME + 1 + i));
+}
+
 /* Nodes of copies, at random, but for one. */
 static void lose_some(struct world *w, uint64_t gone_at[COPIES])
 {
@@ -170,7 +196,7 @@ static void lose_some(struct world *w, uint64_t gone_at[COPIES])
 
 static bool all_ended(const struct world *w)
 {
-	for (unsigned i = 0; i < OTHERS; i++)
+	for (unsigned i = 0; i < ALL; i++)
 		if (w->other[i].w != NULL && !w->other[i].ended)
 			return false;
 	return w->coordinator.ended;
@@ -180,7 +206,7 @@ static void judge(struct world *w, unsigned seen[UNKNOWN + 1])
 {
 	enum answer all = w->coordinator.answer;
 
-	for (unsigned i = 0; i < OTHERS; i++) {
+	for (unsigned i = 0; i < ALL; i++) {
 		enum answer one = w->other[i].answer;
 
 		if (one == NONE || one == UNKNOWN)
@@ -207,10 +233,11 @@ static void one_world(uint64_t seed, unsigned seen[UNKNOWN + 1])
 		start(&w, &w.other[i], seals, disowned_at + some(&w, 20));
 	if (!cut || vb_rng_chance(&w.rng, 0.5))
 		start(&w, &w.other[2], withdraws, some(&w, cut ? 10 : 25));
+	start_residents(&w, cut, disowned_at);
 	while (!all_ended(&w)) {
 		for (unsigned i = 0; i < COPIES; i++)
 			if (gone_at[i] != 0 && gone_at[i] <= now) {
-				vb_sim_lose_node(w.f, (uint16_t)(HOME + 1 + i));
+				copy_goes(&w, i);
 				gone_at[i] = 0;
 			}
 		if (cut && !w.disowned && disowned_at <= now) {
@@ -223,7 +250,7 @@ static void one_world(uint64_t seed, unsigned seen[UNKNOWN + 1])
 	}
 	judge(&w, seen);
 	vb_coordinator_bury(w.coordinator.me);
-	for (unsigned i = 0; i < OTHERS; i++)
+	for (unsigned i = 0; i < ALL; i++)
 		vb_coordinator_bury(w.other[i].me);
 	vb_db_close(w.db);
 	vb_fabric_close(w.f);
@@ -240,9 +267,20 @@ static void one_answer(void **state)
 	assert_true(seen[HAPPENED] > WORLDS / 10 && seen[NEVER] > WORLDS / 10);
 }
 
+/* The copies of two who live at them say "never" by an older name and by this one, and one "it has". */
+static void found_once(void **state)
+{
+	unsigned seen[UNKNOWN + 1] = {0};
+
+	(void)state;
+	one_world(156601, seen);
+	assert_int_equal(seen[NEVER], 1);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(one_answer)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_answer),
+					   cmocka_unit_test(found_once)};
 
 	if (vb_log_levels("off") != 0)
 		return 1;
