@@ -166,6 +166,16 @@ static void let_server_end(struct vb_coordinator *me)
 
 /* ---- rolling forward ---- */
 
+/* A verb to the node has failed with err: is what stood there lost for good?  A link that is down comes
+ * back. */
+static bool is_lost(const struct vb_coordinator *me, vb_addr at, int err)
+{
+	VB_SOMETIMES_IF(err == -VB_EPEERGONE, 2000,
+			"txn: a link is down while a commit is finished");
+	return err == -VB_EACCESS ||
+	       (err == -VB_EPEERGONE && vb_node_gone(me->db->fabric, vb_addr_node(at)));
+}
+
 /* A log may be longer than one verb can be.  How long it is, its head says; the seal, whether
  * so. */
 static int read_log(struct vb_acc *acc, vb_addr at, unsigned char *to, uint32_t room)
@@ -221,27 +231,31 @@ static int copy_log_at(struct vb_coordinator *me, vb_addr at, uint32_t room, uin
 }
 
 /*
- * Of a place whose home is gone: from the first copy that has it, which each one did that says that it has happened.
- * If none has it any more, then who was only cut off has written another over it, and has brought it into place
- * before.
+ * Of a place whose home is gone: from the first copy that has it, which each one did that says that it has happened,
+ * but for one that the commit did not count.  If none has it any more, then who was only cut off has written another
+ * over it, and has brought it into place before; as long as one does not answer that is not known.
  */
 static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsigned char **out,
 		    uint32_t *bytes)
 {
 	const struct vb_db *db = me->db;
 	const uint32_t room = vb_db_place_bytes(db, place);
-	int err = -VB_EPEERGONE;
+	int err = 0;
+	bool some = false;
 
 	if (vb_likely(!vb_copies_home_gone(db, me->node, place)))
 		return copy_log_at(me, vb_db_place(db, place), room, ts, out, bytes);
 	for (unsigned i = 0; i < db->copies; i++) {
-		int e = copy_log_at(me, vb_copy_at(db, place, i), room, ts, out, bytes);
+		vb_addr at = vb_copy_at(db, place, i);
+		int e = copy_log_at(me, at, room, ts, out, bytes);
 
 		if (e == 0 && *out != NULL)
 			return 0;
-		err = e == 0 ? 0 : err;
+		some |= e == 0;
+		if (e != 0 && !is_lost(me, at, e))
+			err = e;
 	}
-	return err;
+	return err != 0 || some ? err : -VB_EPEERGONE;
 }
 
 static const struct vb_log_entry *next_entry(const unsigned char *log, uint32_t bytes, uint32_t *at)
@@ -308,16 +322,6 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
 		return err == 1 ? me->fenced ? -VB_EPEERGONE : -VB_EUNKNOWN : err;
 	err = vb_lane_status(me, lane, *ts | VB_TS_COMMITTED);
 	return err == 1 ? -VB_EUNKNOWN : err;
-}
-
-/* A verb to the node has failed with err: is what stood there lost for good?  A link that is down comes
- * back. */
-static bool is_lost(const struct vb_coordinator *me, vb_addr at, int err)
-{
-	VB_SOMETIMES_IF(err == -VB_EPEERGONE, 2000,
-			"txn: a link is down while a commit is finished");
-	return err == -VB_EACCESS ||
-	       (err == -VB_EPEERGONE && vb_node_gone(me->db->fabric, vb_addr_node(at)));
 }
 
 /*

@@ -39,6 +39,9 @@ struct fall {
 	bool two;          /* wait for it at the same time */
 	uint64_t
 		mender_ns; /* before them another did, whose node went when it had waited so long; 0: none */
+	bool resident; /* the first one lives at the node of a copy, which is only taken for gone */
+	double lose;   /* of what is read meanwhile */
+	uint64_t seed;
 };
 
 struct seen {
@@ -75,7 +78,7 @@ static void open_world(struct world *w, const struct fall *fall, uint32_t copies
 					    .options = "profile=cx5,bound=25us,scope=nic",
 					    .nodes = NODES,
 					    .node_bytes = 4 << 20,
-					    .seed = 1 + fall->at_ns};
+					    .seed = 1 + fall->at_ns + fall->seed};
 	const struct vb_db_params dp = {.cc = fall->cc,
 					.coordinators = 2,
 					.items_max = 8,
@@ -99,7 +102,9 @@ static void open_world(struct world *w, const struct fall *fall, uint32_t copies
 	must(vb_coordinator_open(w->db, HOME, &w->a));
 	for (unsigned i = 0; i < 2; i++) {
 		w->seen[i].w = w;
-		must(vb_coordinator_open(w->db, (uint16_t)(3 + i), &w->seen[i].me));
+		must(vb_coordinator_open(w->db,
+					 i == 0 && fall->resident ? HOME + 1 : (uint16_t)(3 + i),
+					 &w->seen[i].me));
 	}
 }
 
@@ -183,9 +188,14 @@ static void waits(void *arg)
 
 static void go(struct world *w, uint8_t when)
 {
-	for (unsigned i = 0; i < 2; i++)
-		if (w->fall->copy[i] == when)
-			vb_sim_lose_node(w->f, (uint16_t)(HOME + 1 + i));
+	for (unsigned i = 0; i < 2; i++) {
+		const uint16_t node = (uint16_t)(HOME + 1 + i);
+
+		if (w->fall->copy[i] == when && i == 0 && w->fall->resident)
+			vb_sim_disown_node(w->f, node);
+		else if (w->fall->copy[i] == when)
+			vb_sim_lose_node(w->f, node);
+	}
 }
 
 static void fall_down(struct world *w, struct vb_task *task)
@@ -306,6 +316,8 @@ static bool happened(const struct fall *fall)
 		fall_down(&w, task);
 	if (fall->mender_ns != 0)
 		mender_goes(&w);
+	vb_sim_set_faults(
+		w.f, &(struct vb_sim_faults){.lose = fall->lose, .lose_ops = 1u << VB_OP_READ});
 	for (unsigned i = 0; i < n; i++)
 		must(vb_task_spawn(w.seen[i].me->ep->sched, waits, &w.seen[i], &params, &other));
 	must(vb_ep_sleep(w.seen[0].me->ep, 260 * US));
@@ -314,6 +326,7 @@ static bool happened(const struct fall *fall)
 		must(vb_ep_sleep(w.seen[0].me->ep, 10 * US));
 		assert_true(vb_ep_now(w.seen[0].me->ep) - began < 20000 * US);
 	}
+	vb_sim_set_faults(w.f, &(struct vb_sim_faults){0});
 	/* Nothing comes later. */
 	must(vb_ep_sleep(w.seen[0].me->ep, 1000 * US));
 	last = w.seen[0];
@@ -411,6 +424,24 @@ static void the_mender_too(void **state)
 							    .stands_ns = 4000 * US,
 							    .at_writes = true,
 							    .mender_ns = us * US}));
+}
+
+/* It has committed when the node of a copy is taken for gone.  Who lives there finds that copy without the log, and
+ * loses what he reads of the other one. */
+static void from_a_copy_that_is_cut_off(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++)
+		for (uint64_t seed = 1; seed <= 100; seed++)
+			assert_true(happened(&(struct fall){.cc = ccs[i],
+							    .at_ns = LAST_NS,
+							    .runs_on = true,
+							    .stands_ns = 4000 * US,
+							    .at_writes = true,
+							    .copy = {BEFORE},
+							    .resident = true,
+							    .lose = 0.2,
+							    .seed = seed}));
 }
 
 /* Of a transaction of its own. */
@@ -580,10 +611,15 @@ static void what_it_costs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(with_its_memory),    cmocka_unit_test(and_a_copy),
-		cmocka_unit_test(only_cut_off),       cmocka_unit_test(comes_back),
-		cmocka_unit_test(the_mender_too),     cmocka_unit_test(by_home_and_by_copies),
-		cmocka_unit_test(by_home_as_it_goes), cmocka_unit_test(what_it_costs),
+		cmocka_unit_test(with_its_memory),
+		cmocka_unit_test(and_a_copy),
+		cmocka_unit_test(only_cut_off),
+		cmocka_unit_test(comes_back),
+		cmocka_unit_test(the_mender_too),
+		cmocka_unit_test(by_home_and_by_copies),
+		cmocka_unit_test(from_a_copy_that_is_cut_off),
+		cmocka_unit_test(by_home_as_it_goes),
+		cmocka_unit_test(what_it_costs),
 	};
 
 	if (vb_log_levels("off") != 0)
