@@ -332,9 +332,6 @@ static int learn(struct vb_coordinator *me, struct vb_lane *lane)
 		err = vb_copies_undo(me, lane, name);
 		if (err < 0)
 			return err;
-		/* Others have done it, or will. */
-		if (err == 0)
-			lane->status = name | VB_TS_COMMITTED;
 	}
 	lane->unknown = false;
 	VB_SOMETIMES_IF(lane->status == (name | VB_TS_COMMITTED), 1000,

@@ -559,7 +559,12 @@ int vb_copies_log(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts)
 
 int vb_copies_undo(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts)
 {
-	return find_out(me, lane, ts);
+	int err = find_out(me, lane, ts);
+
+	/* What is not in place yet is to be finished before the place is used again, as of any commit. */
+	if (err == 0)
+		lane->status = ts | VB_TS_COMMITTED;
+	return err;
 }
 
 /* Before the lane's next log. */

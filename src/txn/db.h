@@ -564,7 +564,8 @@ void vb_copies_settle(struct vb_coordinator *me, struct vb_lane *lane);
 /* The log that stands in the lane's place, by that name, is with every copy: 0, and the status word has the last say;
  * 1: others have decided that it never happens; or the error for which nobody knows yet. */
 int vb_copies_log(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts);
-/* The status word has said no to what the copies have, perhaps: 0: it has happened all the same; 1; an error. */
+/* The status word has said no to what the copies have, perhaps: 0: it has happened all the same, as lane->status says
+ * then; 1; an error. */
 int vb_copies_undo(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts);
 /* The place's status word says that the name never commits: now the copies do, too, or *happened. */
 int vb_copies_withdraw(struct vb_coordinator *me, uint32_t place, uint64_t name, bool *happened);

@@ -242,6 +242,17 @@ static void on_unknown(void *ctx, const struct vb_txn *t)
 	(void)t;
 }
 
+static void watch(struct world *w)
+{
+	w->watch = (struct vb_txn_watch){.ctx = w,
+					 .prepared = on_prepared,
+					 .passed = on_passed,
+					 .ended = on_ended,
+					 .unknown = on_unknown};
+	w->db->watch = &w->watch;
+	w->falls = true;
+}
+
 /* As one after the other, the transaction among them or not: what stands there in the end. */
 static bool judge(struct world *w, unsigned n, const uint64_t last[KEYS])
 {
@@ -300,13 +311,7 @@ static bool happened(const struct fall *fall)
 		must(vb_txn_write(w.seen[0].me, w.t, key_of(i), &one));
 	}
 	must(vb_txn_commit(w.seen[0].me));
-	w.watch = (struct vb_txn_watch){.ctx = &w,
-					.prepared = on_prepared,
-					.passed = on_passed,
-					.ended = on_ended,
-					.unknown = on_unknown};
-	w.db->watch = &w.watch;
-	w.falls = true;
+	watch(&w);
 	go(&w, BEFORE);
 	began = vb_ep_now(w.seen[0].me->ep);
 	must(vb_task_spawn(w.a->ep->sched, writes, &w, &params, &task));
@@ -577,6 +582,67 @@ static void by_home_as_it_goes(void **state)
 	}
 }
 
+/* Is the record what the transaction has made of it, and nobody's? */
+static bool is_in_place(const struct world *w, uint64_t key)
+{
+	const vb_addr at = vb_table_find(w->t, vb_table_node(w->t, key), key);
+	const unsigned char *tuple = vb_local(w->f, at, w->t->layout.bytes);
+	struct vb_named_word named[VB_NAMED_WORDS_MAX];
+
+	return vb_words_named(w->db->cc, tuple, named) == 0;
+}
+
+/* Given up by its status word, and sealed as final, before its coordinator comes to its commit point. */
+static void give_up_and_seal(struct world *w)
+{
+	const uint32_t place = vb_txn_lane(w->a)->place;
+	const uint64_t ts = w->a->txn.ts;
+	uint64_t status;
+
+	must(vb_cas64(w->seen[0].me->ep, vb_status_word(w->db, place), ts | VB_TS_RUNNING, ts,
+		      &status));
+	assert_int_equal(status, ts | VB_TS_RUNNING);
+	vb_sim_disown_node(w->f, HOME);
+	must(vb_copies_seal(w->seen[0].me, place, &status));
+	assert_int_equal(status, ts | VB_TS_COMMITTED);
+}
+
+/* A coordinator learns from the copies that it has committed after all.  What it cannot write any more then it
+ * finishes before it gives its place up. */
+static void told_by_the_copies(void **state)
+{
+	static const struct vb_task_params params = {.name = "copies"};
+
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++) {
+		const struct fall fall = {
+			.cc = ccs[i], .runs_on = true, .stands_ns = 400 * US, .at_writes = true};
+		struct vb_task *task;
+		struct world w;
+
+		open_world(&w, &fall, 2);
+		watch(&w);
+		must(vb_task_spawn(w.a->ep->sched, writes, &w, &params, &task));
+		do
+			must(vb_ep_sleep(w.seen[0].me->ep, 50));
+		while (!is_half_way(&w));
+		vb_sim_ep_pause(w.a->ep, vb_sim_now(w.f) + 50 * US);
+		give_up_and_seal(&w);
+		while (!w.told)
+			must(vb_ep_sleep(w.seen[0].me->ep, US));
+		must(w.err);
+		for (unsigned k = 0; k < KEYS; k++)
+			assert_false(is_in_place(&w, key_of(k)));
+		vb_coordinator_close(w.a);
+		w.a = NULL;
+		for (unsigned k = 0; k < KEYS; k++)
+			assert_true(is_in_place(&w, key_of(k)));
+		take_until(&w.seen[0]);
+		assert_int_equal(w.seen[0].value[0], 7);
+		close_world(&w);
+	}
+}
+
 /* A WRITE and a CAS for each copy, and one round trip for all of them. */
 static void what_it_costs(void **state)
 {
@@ -619,6 +685,7 @@ int main(void)
 		cmocka_unit_test(by_home_and_by_copies),
 		cmocka_unit_test(from_a_copy_that_is_cut_off),
 		cmocka_unit_test(by_home_as_it_goes),
+		cmocka_unit_test(told_by_the_copies),
 		cmocka_unit_test(what_it_costs),
 	};
 
