@@ -337,7 +337,7 @@ static void draw_beyond(struct vb_rng *r, struct vb_txn_draw *d)
 /* No more nodes go than a log has copies. */
 static void draw_copies(const struct vb_cc_ops *cc, struct vb_txn_draw *d, bool always)
 {
-	static const double rare[] = {0.002, 0.008}, some[] = {0.3, 1};
+	static const double rare[] = {0.002, 0.008}, some[] = {0.3, 1}, often[] = {0.1, 0.4};
 	struct vb_rng stream, *r = &stream;
 	bool drawn;
 
@@ -356,6 +356,8 @@ static void draw_copies(const struct vb_cc_ops *cc, struct vb_txn_draw *d, bool 
 	d->p_lose = vb_draw_one_of(r, some, 2);
 	if (vb_rng_chance(r, 0.5))
 		d->cut_every_ns = vb_draw_spread(r, 100 * US, 5);
+	else
+		d->p_waylay = vb_draw_one_of(r, often, 2);
 }
 
 void vb_txn_draw_copies(const struct vb_cc_ops *cc, struct vb_txn_draw *d)
@@ -503,6 +505,7 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	if (d->cut_every_ns != 0)
 		fprintf(to, ", or are taken for gone, every %s",
 			vb_format_ns(t1, sizeof(t1), (double)d->cut_every_ns));
+	vb_draw_tell_chance(to, "go as they are given up", d->p_waylay, 0);
 	fprintf(to, "%s%s%s", d->beside ? ", another database beside" : "",
 		d->never_back ? ", beyond: servers never return" : "",
 		d->forgotten ? ", beyond: the memory of the dead is gone" : "");

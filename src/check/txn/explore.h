@@ -67,10 +67,11 @@ struct vb_txn_draw {
 	double p_sweep; /* to sweep a node, after a transaction */
 	bool beside;    /* another database on the same nodes: beside.c */
 	/* Copies of each log, and nodes without records, which go (homes.c): when a coordinator there dies, and now and
-	 * then (0: never) only in the eyes of others. */
+	 * then (0: never) only in the eyes of others; or so, while others give up what stands still at its commit. */
 	unsigned copies, homes;
 	double p_lose;
 	uint64_t cut_every_ns;
+	double p_waylay;
 	/* More than can be survived: what still holds is in beyond.c. */
 	bool never_back; /* a server that dies never returns */
 	bool forgotten;  /* the memory of a coordinator that dies is gone */

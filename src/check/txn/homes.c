@@ -4,7 +4,8 @@
  *
  * The first slots have a node each for themselves, their *home*.  When such a coordinator dies its home may go with it:
  * its memory is overwritten, and every verb to it is refused from then on.  Or the others take the home for gone, and
- * the coordinator runs on, with its own memory and with what it can do to theirs, until it notices.  No more homes go
+ * the coordinator runs on, with its own memory and with what it can do to theirs, until it notices; at any time, right
+ * before its log, or as others give up by its status word a transaction that stands still behind it.  No more homes go
  * than there are copies of a log: so many the database survives.  Who has lost his home goes on at a node with
  * records: those nodes stay.
  */
@@ -104,16 +105,48 @@ static void cut_off(struct txn_slot *s)
 	w->out->homes_disowned++;
 }
 
+/* How long a log and a commit point take, about; how often who waits for others looks. */
+#define COMMIT_NS 6000u
+#define LOOK_NS   500u
+
+/* The transaction stands still somewhere between its log and its records, and its home goes while others give it up by
+ * its status word. */
+static void waylay_body(void *arg)
+{
+	struct txn_slot *s = arg;
+	struct txn_world *w = s->w;
+	const struct vb_coordinator *me = s->me;
+	const uint64_t name = s->pending.ts;
+	const uint64_t *status = vb_local(w->fabric, vb_db_place(w->db, s->pending.place), 8);
+	uint64_t until;
+
+	vb_task_sleep_until(vb_sched_now(w->sched) + vb_rng_below(&s->goings, COMMIT_NS));
+	until = vb_sched_now(w->sched) + 8 * w->d->lease_ns;
+	if (s->me != me || *status != (name | VB_TS_RUNNING) || !may_go(s))
+		return;
+	vb_sim_ep_pause(s->me->ep, until);
+	while (*status == (name | VB_TS_RUNNING) && vb_sched_now(w->sched) < until)
+		vb_task_sleep_until(vb_sched_now(w->sched) + LOOK_NS);
+	if (s->me == me && *status == (name | VB_TS_RECOVERED) && may_go(s))
+		cut_off(s);
+}
+
 /* Right before its log, too: who stands still there comes back when others have decided, or just then. */
 void txn_home_prepared(struct txn_slot *s)
 {
+	static const struct vb_task_params params = {.name = "waylayer", .daemon = true};
 	struct txn_world *w = s->w;
+	struct vb_task *t;
 
-	if (w->d->cut_every_ns == 0 || !may_go(s) || !vb_rng_chance(&s->goings, 0.05))
+	if (!may_go(s))
 		return;
-	cut_off(s);
-	vb_sim_ep_pause(s->me->ep,
-			vb_sched_now(w->sched) + vb_rng_below(&s->goings, 4 * w->d->lease_ns));
+	if (w->d->cut_every_ns != 0 && vb_rng_chance(&s->goings, 0.05)) {
+		cut_off(s);
+		vb_sim_ep_pause(s->me->ep, vb_sched_now(w->sched) +
+						   vb_rng_below(&s->goings, 4 * w->d->lease_ns));
+	}
+	if (w->d->p_waylay > 0 && vb_rng_chance(&s->goings, w->d->p_waylay) && w->err == 0)
+		w->err = vb_task_spawn(w->sched, waylay_body, s, &params, &t);
 }
 
 /* Takes whoever it meets for gone. */
