@@ -5,10 +5,12 @@
  * find that its transaction has happened, or has not: both the same, at every record, and what it was told itself.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -23,8 +25,9 @@
 #define KEYS  2u
 #define MENDS 5u /* its copies: 0 and 1 */
 /* More than the transaction takes; each step is less than a verb does. */
-#define LAST_NS 24000ull
-#define STEP_NS 300ull
+#define LAST_NS  24000ull
+#define STEP_NS  300ull
+#define BOUND_NS (25 * US)
 
 enum { BEFORE = 1, WITH, AFTER };
 struct fall {
@@ -42,6 +45,7 @@ struct fall {
 	bool resident; /* the first one lives at the node of a copy, which is only taken for gone */
 	double lose;   /* of what is read meanwhile */
 	uint64_t seed;
+	uint64_t bound_ns; /* 0: BOUND_NS */
 };
 
 struct seen {
@@ -61,6 +65,7 @@ struct world {
 	struct vb_txn_watch watch;
 	struct seen seen[2];
 	bool falls, told;
+	bool strikes; /* what its next log is answered is given up early */
 	int err;
 };
 
@@ -74,8 +79,10 @@ static uint64_t key_of(unsigned i)
 
 static void open_world(struct world *w, const struct fall *fall, uint32_t copies)
 {
+	const uint64_t bound_ns = fall->bound_ns != 0 ? fall->bound_ns : BOUND_NS;
+	char options[64];
 	const struct vb_fabric_params fp = {.fabric = "sim",
-					    .options = "profile=cx5,bound=25us,scope=nic",
+					    .options = options,
 					    .nodes = NODES,
 					    .node_bytes = 4 << 20,
 					    .seed = 1 + fall->at_ns + fall->seed};
@@ -84,7 +91,7 @@ static void open_world(struct world *w, const struct fall *fall, uint32_t copies
 					.items_max = 8,
 					.bytes_max = 256,
 					.record_bytes_max = 64,
-					.lease_ns = 200 * US,
+					.lease_ns = 8 * bound_ns,
 					.copies = copies};
 	const struct vb_table_params tp = {
 		.name = "t", .record_bytes = 8, .records = 64, .partition = VB_PARTITION_TOP16};
@@ -92,6 +99,7 @@ static void open_world(struct world *w, const struct fall *fall, uint32_t copies
 
 	memset(w, 0, sizeof(*w));
 	w->fall = fall;
+	snprintf(options, sizeof(options), "profile=cx5,bound=%" PRIu64 "ns,scope=nic", bound_ns);
 	must(vb_fabric_open(&fp, &w->f));
 	must(vb_db_open(w->f, &dp, &w->db));
 	must(vb_table_open(w->db, &tp, &w->t));
@@ -215,8 +223,13 @@ static void fall_down(struct world *w, struct vb_task *task)
 
 static void on_prepared(void *ctx, const struct vb_txn *t)
 {
+	const struct vb_sim_faults early = {.early = 1, .lose_ops = 1u << VB_OP_WRITE};
 	struct world *w = ctx;
 
+	if (t->me == w->a && w->strikes) {
+		vb_sim_set_faults(w->f, &early);
+		w->strikes = false;
+	}
 	if (t->me == w->a && w->falls && w->fall->at_log)
 		fall_down(w, NULL);
 }
@@ -643,11 +656,55 @@ static void told_by_the_copies(void **state)
 	}
 }
 
+/* The answer of a log is given up before it has landed, and it is sent again.  What lands late must not meet the
+ * place's next log, by which that one is finished. */
+static void late_log(void **state)
+{
+	static const struct vb_task_params params = {.name = "copies"};
+
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs) * 10; i++) {
+		const struct fall fall = {.cc = ccs[i % VB_ARRAY_SIZE(ccs)],
+					  .runs_on = true,
+					  .stands_ns = 50000 * US,
+					  .at_writes = true,
+					  .seed = i,
+					  .bound_ns = 200 * US};
+		struct vb_task *task;
+		struct world w;
+
+		open_world(&w, &fall, 1);
+		watch(&w);
+		w.falls = false;
+		w.strikes = true;
+		must(vb_task_spawn(w.a->ep->sched, writes, &w, &params, &task));
+		while (w.strikes)
+			must(vb_ep_sleep(w.seen[0].me->ep, 50));
+		must(vb_ep_sleep(w.seen[0].me->ep, 500));
+		vb_sim_set_faults(w.f, &(struct vb_sim_faults){0});
+		while (!w.told)
+			must(vb_ep_sleep(w.seen[0].me->ep, 50));
+		must(w.err);
+		/* In the other place. */
+		must(write_all(w.a, w.t));
+		must(vb_txn_run(w.seen[1].me, take_all, &w.seen[1], 0));
+		w.falls = true;
+		must(vb_task_spawn(w.a->ep->sched, writes, &w, &params, &task));
+		while (!vb_node_gone(w.f, HOME))
+			must(vb_ep_sleep(w.seen[0].me->ep, US));
+		take_until(&w.seen[0]);
+		assert_int_equal(w.seen[0].value[0], 7);
+		vb_task_kill(task);
+		close_world(&w);
+	}
+}
+
 /* A WRITE and a CAS for each copy, and one round trip for all of them. */
 static void what_it_costs(void **state)
 {
 	static const struct fall none = {.cc = "silo"};
-	uint64_t ns[3], writes_of[3], atomics_of[3];
+	uint64_t ns[3], writes_of[3], atomics_of[3], opened;
+	struct vb_coordinator *other;
 
 	(void)state;
 	for (uint32_t copies = 0; copies < 3; copies++) {
@@ -665,6 +722,12 @@ static void what_it_costs(void **state)
 			writes_of[copies] = count[VB_OP_WRITE] - writes_of[copies];
 			atomics_of[copies] = count[VB_OP_CAS64] - atomics_of[copies];
 		}
+		opened = vb_sim_now(w.f);
+		must(vb_coordinator_open(w.db, HOME, &other));
+		opened = vb_sim_now(w.f) - opened;
+		vb_coordinator_close(other);
+		/* What a dead one was writing may land yet. */
+		assert_int_equal(opened >= BOUND_NS, copies > 0);
 		if (copies > 0) {
 			assert_int_equal(writes_of[copies], writes_of[0] + copies);
 			assert_int_equal(atomics_of[copies], atomics_of[0] + copies);
@@ -686,6 +749,7 @@ int main(void)
 		cmocka_unit_test(from_a_copy_that_is_cut_off),
 		cmocka_unit_test(by_home_as_it_goes),
 		cmocka_unit_test(told_by_the_copies),
+		cmocka_unit_test(late_log),
 		cmocka_unit_test(what_it_costs),
 	};
 
