@@ -44,6 +44,7 @@ void vb_load_close(struct vb_load *l)
 {
 	free(l->own);
 	l->own = NULL;
+	vb_load_unshare(l);
 }
 
 void vb_load_db_params(const struct vb_load *l, struct vb_db_params *p)

@@ -54,7 +54,9 @@ struct vb_load {
 	struct vb_table_params params[VB_LOAD_TABLES_MAX];
 	unsigned n_tables;
 	uint32_t items, bytes, record_bytes_max; /* most that one transaction touches */
-	void *own; /* the workload's, malloc'ed; vb_load_close frees it */
+	void *own;    /* the workload's, malloc'ed; vb_load_close frees it */
+	void *shared; /* see vb_load_share */
+	size_t shared_bytes;
 	/* After vb_load_open. */
 	struct vb_table *table[VB_LOAD_TABLES_MAX];
 };
@@ -140,6 +142,10 @@ const struct vb_load_ops *vb_load_find(const char *name);
 int vb_load_init(struct vb_load *l, const struct vb_load_ops *ops, const void *options,
 		 uint16_t nodes, uint64_t seed);
 void vb_load_close(struct vb_load *l);
+/* Zeroed memory that this process has in common with those that it forks later, until each has closed the load.  Asked
+ * for once, by ops->init.  NULL: there is none. */
+void *vb_load_share(struct vb_load *l, size_t bytes);
+void vb_load_unshare(struct vb_load *l);
 /* Sets items_max, bytes_max and record_bytes_max. */
 void vb_load_db_params(const struct vb_load *l, struct vb_db_params *p);
 /* Bytes of each node's segment that the tables take. */

@@ -8,8 +8,9 @@
  *	a payment's customer  by last name, found in an index
  *
  * The customer is looked up beforehand, by a transaction of its own (a reconnaissance).  The numbers are guessed.  All
- * new-orders and payments of a district come from its node, in the order in which they are asked for: so whoever is
- * next takes the next number, and has it unless somebody before him has failed, or asked from another process.
+ * new-orders and payments of a district come from its node, and are asked for in the order in which they guess: so
+ * whoever is next takes the next number, and has it unless somebody before him has failed, or another process of the
+ * node has guessed before him and asked behind.
  *
  * What was found or guessed is looked at again in the transaction itself, which has the district and the index's row
  * as everybody has them.  If it is something else, that transaction is given up, and the next try goes by what it has
@@ -17,12 +18,15 @@
  *
  *	guessed   7 8 9        7 fails: 8 finds 7, says so; takes 7 again
  *	                       9 finds 7, and that it has been said; takes 8
+ *
+ * A guess is one word, which the processes of a node have in common: 63..32 how often somebody has said where to go
+ * on, 31..0 the next number.
  */
 #define VB_LOG_ROOM "load"
 #include "txn/db.h"
 #include "workload/tpcc_calls.h"
 
-static struct tpcc_guess *guess_of(struct vb_load_client *c, enum tpcc_numbered what)
+static uint64_t *guess_of(struct vb_load_client *c, enum tpcc_numbered what)
 {
 	const struct tpcc_drawn *d = c->own;
 
@@ -31,11 +35,11 @@ static struct tpcc_guess *guess_of(struct vb_load_client *c, enum tpcc_numbered 
 
 bool vb_tpcc_guess(struct vb_load_client *c, enum tpcc_numbered what)
 {
-	struct tpcc_guess *g = guess_of(c, what);
+	uint64_t word = __atomic_fetch_add(guess_of(c, what), 1, __ATOMIC_RELAXED);
 	struct tpcc_drawn *d = c->own;
 
-	d->guess = g->next++;
-	d->anew = g->anew;
+	d->guess = (uint32_t)word;
+	d->anew = (uint32_t)(word >> 32);
 	return d->guess <= tpcc_db_of(c->load)->orders_max;
 }
 
@@ -49,15 +53,15 @@ static int give_up(struct vb_coordinator *me)
 int vb_tpcc_guessed(struct vb_load_client *c, struct vb_coordinator *me, enum tpcc_numbered what,
 		    uint32_t is)
 {
-	struct tpcc_guess *g = guess_of(c, what);
+	uint64_t *g = guess_of(c, what), was = __atomic_load_n(g, __ATOMIC_RELAXED);
 	const struct tpcc_drawn *d = c->own;
 
 	if (d->guess == is)
 		return 0;
-	if (d->anew == g->anew) {
-		g->anew++;
-		g->next = is;
-	}
+	while (was >> 32 == d->anew &&
+	       !__atomic_compare_exchange_n(g, &was, (uint64_t)(uint32_t)(d->anew + 1) << 32 | is,
+					    false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
 	return give_up(me);
 }
 

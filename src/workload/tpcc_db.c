@@ -197,21 +197,23 @@ static int check_ahead(const struct tpcc_opts *o)
 }
 
 /* Those with which the tables are filled are the first. */
-static void begin_guesses(struct tpcc_db *db, uint64_t districts)
+static int begin_guesses(struct vb_load *l, struct tpcc_db *db, uint64_t districts)
 {
-	db->guess = (void *)(db + 1);
+	db->guess = vb_load_share(l, districts * sizeof(db->guess[0]));
+	if (db->guess == NULL)
+		return vb_fail(-ENOMEM, "no memory for a workload");
 	for (uint64_t i = 0; i < districts; i++)
 		for (unsigned k = 0; k < TPCC_NUMBERED; k++)
-			db->guess[i][k].next = db->customers + 1;
+			db->guess[i][k] = db->customers + 1;
+	return 0;
 }
 
 static int init(struct vb_load *l)
 {
 	const struct tpcc_opts *o = tpcc_opts_of(l);
-	uint64_t districts = o->ranges || o->ahead ? o->warehouses * l->nodes * TPCC_DISTRICTS : 0;
+	uint64_t districts = o->warehouses * l->nodes * TPCC_DISTRICTS;
 	struct tpcc_db *db =
-		calloc(1, sizeof(*db) + districts * (o->ahead ? sizeof(db->guess[0])
-							      : sizeof(db->waits_from[0])));
+		calloc(1, sizeof(*db) + (o->ranges ? districts * sizeof(db->waits_from[0]) : 0));
 
 	l->own = db;
 	if (db == NULL)
@@ -233,8 +235,8 @@ static int init(struct vb_load *l)
 	db->names = db->customers < TPCC_NAMES ? db->customers : TPCC_NAMES;
 	db->delivered = db->customers * 7 / 10;
 	db->orders_max = (uint32_t)(o->customers + o->orders);
-	if (o->ahead)
-		begin_guesses(db, districts);
+	if (o->ahead && begin_guesses(l, db, districts) != 0)
+		return -ENOMEM;
 	for (uint64_t i = 0; i < districts && o->ranges; i++)
 		db->waits_from[i] = db->delivered + 1;
 	set_tables(l);

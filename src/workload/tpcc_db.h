@@ -154,10 +154,6 @@ struct tpcc_opts {
 };
 
 /* What the next order, or payment, of a district is going to be numbered: see tpcc_ahead.c. */
-struct tpcc_guess {
-	uint32_t next;
-	uint32_t anew; /* times that it was wrong */
-};
 enum tpcc_numbered { TPCC_ORDERS, TPCC_PAYMENTS, TPCC_NUMBERED };
 
 struct tpcc_db {
@@ -166,8 +162,8 @@ struct tpcc_db {
 	uint32_t delivered;  /* orders of a district that were delivered before the
                           first run */
 	uint32_t orders_max; /* of a district */
-	/* With --ahead, for each district, behind this. */
-	struct tpcc_guess (*guess)[TPCC_NUMBERED];
+	/* With --ahead, for each district; what all its processes have in common. */
+	uint64_t (*guess)[TPCC_NUMBERED];
 	/* With --ranges, for each district: no order before this one waits (tpcc_range.c). */
 	uint32_t waits_from[];
 };

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TPC-C with all keys known before anything is read: what is looked up beforehand, what is guessed, and what becomes of
  * those who have guessed wrong. */
+#include <sys/wait.h>
+
+#include "child.h"
 #include "workload_fixture.h"
 
 #include "workload/tpcc_db.h"
@@ -38,7 +41,7 @@ static void draw_type(struct fixture *g, struct ready *r, unsigned type, bool by
 	       (type == TPCC_PAYMENT ? d->by_name != by_name : d->line[d->lines - 1].item == 100));
 }
 
-static struct tpcc_guess *guess_for(struct fixture *g, struct ready *r, enum tpcc_numbered what)
+static uint64_t *guess_for(struct fixture *g, struct ready *r, enum tpcc_numbered what)
 {
 	const struct tpcc_drawn *d = r->c.own;
 
@@ -78,7 +81,7 @@ static void test_ahead_wrong(void **state)
 	get_ready(&g, &r);
 	for (unsigned i = 0; i < 4; i++) {
 		draw_type(&g, &r, types[i % 2], false);
-		guess_for(&g, &r, i % 2)->next += (uint32_t)off[i / 2];
+		*guess_for(&g, &r, i % 2) += (uint64_t)off[i / 2];
 		assert_tried_again(&g, &r, 2);
 	}
 	draw_type(&g, &r, TPCC_PAYMENT, true);
@@ -97,7 +100,7 @@ static void test_ahead_wrong(void **state)
 /* Several have guessed wrong: the first says where to go on, and the others believe him. */
 static void test_ahead_together(void **state)
 {
-	struct tpcc_guess *guess;
+	uint64_t *guess;
 	struct tpcc_drawn *d;
 	struct ready r;
 	struct fixture g;
@@ -109,7 +112,7 @@ static void test_ahead_together(void **state)
 	draw_type(&g, &r, TPCC_NEW_ORDERS, false);
 	d = r.c.own;
 	guess = guess_for(&g, &r, TPCC_ORDERS);
-	first = guess->next;
+	first = (uint32_t)*guess;
 	assert_int_equal(first, 31);
 	/* One fails, and two are behind it. */
 	for (unsigned i = 0; i < 3; i++)
@@ -132,10 +135,43 @@ static void test_ahead_together(void **state)
 	close_fixture(&g);
 }
 
+/* Of two processes of a node each number is guessed once, and each hears what the other has found. */
+static void test_ahead_apart(void **state)
+{
+	const unsigned most = 2000;
+	struct fixture g;
+	struct ready r;
+	uint64_t *guess;
+	uint32_t first;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	open_fixture(&g, "tpcc", "items=100,customers=30,orders=5k,mix=new-order,ahead", 2);
+	get_ready(&g, &r);
+	draw_type(&g, &r, TPCC_NEW_ORDERS, false);
+	guess = guess_for(&g, &r, TPCC_ORDERS);
+	first = (uint32_t)*guess;
+	pid = fork_child();
+	assert_true(pid >= 0);
+	for (unsigned i = 0; i < most; i++)
+		(void)vb_tpcc_guess(&r.c, TPCC_ORDERS);
+	if (pid == 0)
+		_exit(0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal((uint32_t)*guess, first + 2 * most);
+	assert_int_equal(vb_txn_begin(r.me), 0);
+	assert_int_equal(vb_tpcc_guessed(&r.c, r.me, TPCC_ORDERS, first), -EAGAIN);
+	assert_true(*guess == (1ull << 32 | first));
+	get_done(&r);
+	close_fixture(&g);
+}
+
 /* The room ends the run, and no key beyond it is asked for. */
 static void test_ahead_no_room(void **state)
 {
-	struct tpcc_guess *guess;
+	uint64_t *guess;
 	int err = 0;
 	struct ready r;
 	struct fixture g;
@@ -150,7 +186,7 @@ static void test_ahead_no_room(void **state)
 	assert_int_equal(err, VB_LOAD_FULL);
 	draw_type(&g, &r, TPCC_NEW_ORDERS, false);
 	guess = guess_for(&g, &r, TPCC_ORDERS);
-	guess->next = 32;
+	*guess = 32;
 	assert_true(vb_tpcc_guess(&r.c, TPCC_ORDERS));
 	assert_false(vb_tpcc_guess(&r.c, TPCC_ORDERS));
 	get_done(&r);
@@ -160,9 +196,8 @@ static void test_ahead_no_room(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ahead),
-		cmocka_unit_test(test_ahead_wrong),
-		cmocka_unit_test(test_ahead_together),
+		cmocka_unit_test(test_ahead),          cmocka_unit_test(test_ahead_wrong),
+		cmocka_unit_test(test_ahead_together), cmocka_unit_test(test_ahead_apart),
 		cmocka_unit_test(test_ahead_no_room),
 	};
 
