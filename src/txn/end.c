@@ -101,6 +101,8 @@ static void note_committed(struct vb_coordinator *me)
 
 	t->phase = VB_TXN_OVER;
 	t->cause = VB_TXN_COMMITTED;
+	/* What was not heard behind the commit point is nobody's. */
+	t->error = 0;
 	me->commits++;
 	if (me->db->watch != NULL)
 		me->db->watch->ended(me->db->watch->ctx, t, true);

@@ -113,7 +113,14 @@ static int transact(struct world *w, uint64_t value)
 {
 	int err = prepare(w, value);
 
-	return err ? err : vb_txn_commit(w->a);
+	if (err == 0)
+		err = vb_txn_commit(w->a);
+	/* Whatever it has not heard behind its commit point. */
+	if (err == 0) {
+		assert_int_equal(vb_txn_cause(w->a), VB_TXN_COMMITTED);
+		assert_int_equal(vb_txn_error(w->a), 0);
+	}
+	return err;
 }
 
 static int read_now(struct world *w, uint64_t key, struct record *r)
