@@ -42,7 +42,6 @@ struct call {
 	unsigned char *buf;
 	int err;
 	bool open;    /* its box is */
-	bool votes;   /* in place of an answer */
 	bool refused; /* the server has not begun with it */
 };
 
@@ -280,10 +279,8 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 	c->msg.subject = 1ull << 63 | ++me->mail.next_request;
 	head.seal = vb_wire_seal(c->buf, c->bytes, c->msg.subject);
 	memcpy(c->msg.data, &head, sizeof(head));
-	if (!c->votes) {
-		vb_box_open(&me->mail, &c->box, c->msg.subject);
-		c->open = true;
-	}
+	vb_box_open(&me->mail, &c->box, c->msg.subject);
+	c->open = true;
 	v[0] = (struct vb_verb){.op = VB_OP_WRITE,
 				.flags = VB_SIGNALLED,
 				.addr = vb_db_inbox(me->db, c->node, me->node, me->number),
@@ -455,6 +452,22 @@ static int count_votes(struct vb_txn *t, struct call *calls, unsigned n, const s
 	return vb_ballot_count(t, b);
 }
 
+/* Who refuses to vote has said so in an answer, and nobody has looked for one. */
+static int why_late(struct vb_txn *t, struct call *calls, unsigned n)
+{
+	struct vb_wire_call head;
+	struct vb_msg msg;
+
+	vb_mail_sort(&t->me->mail);
+	for (unsigned i = 0; i < n; i++) {
+		if (!calls[i].open || vb_box_take(&calls[i].box, VB_TAG_REPLY, &msg) != 0)
+			continue;
+		memcpy(&head, msg.data, sizeof(head));
+		return refused(&calls[i], head.seal);
+	}
+	return -ETIMEDOUT;
+}
+
 /* One verdict for all that they were asked about.  Who has said no, or nothing, the word does not tell. */
 static void give_verdict(struct vb_txn *t, struct call *calls, unsigned n, int err)
 {
@@ -489,7 +502,6 @@ static void round_of_calls(struct vb_txn *t, unsigned stage, struct vb_item **it
 
 		c->n = 0;
 		c->open = false;
-		c->votes = votes;
 		c->refused = false;
 		c->buf = me->scratch + (size_t)m * me->db->call_bytes;
 		gather(t, ops, calls, c, items, n, taken);
@@ -503,8 +515,13 @@ static void round_of_calls(struct vb_txn *t, unsigned stage, struct vb_item **it
 		(void)vb_post_wait(me->ep, v, posted);
 	if (votes) {
 		err = count_votes(t, calls, m, v, place, &ballot);
+		if (err == -ETIMEDOUT)
+			err = why_late(t, calls, m);
 		if (err != 0)
 			give_verdict(t, calls, m, err);
+		for (unsigned i = 0; i < m; i++)
+			if (calls[i].open)
+				vb_box_close(&calls[i].box);
 		return;
 	}
 	for (unsigned i = 0; i < m; i++)

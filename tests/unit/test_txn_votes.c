@@ -313,6 +313,33 @@ static void a_server_that_dies(void **state)
 	close_world(&w);
 }
 
+/* Or that cannot vote on what it is asked about, and says why. */
+static void a_server_that_refuses(void **state)
+{
+	char said[1024] = "";
+	unsigned tables;
+	struct world w;
+	int err;
+
+	open_votes(&w, state);
+	must(write_both(&w, 0));
+	must(vb_txn_begin_with(w.a, &(struct vb_txn_params){.timeout_ns = 1000 * TIMEOUT_NS}));
+	must(vb_txn_write(w.a, w.t, THERE, &(struct record){.value = AFTER + 1}));
+	tables = w.db->store.n_tables;
+	w.db->store.n_tables = 0;
+	vb_log_capture_begin(said, sizeof(said));
+	err = vb_txn_commit(w.a);
+	vb_log_capture_end();
+	w.db->store.n_tables = tables;
+	assert_int_equal(err, -EPROTO);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_FABRIC);
+	assert_non_null(strstr(said, "the server of node 1 refuses what it was asked: it has not "
+				     "opened that table"));
+	assert_int_equal(value_of(w.b, w.t, THERE), AFTER);
+	must(write_both(&w, 0));
+	close_world(&w);
+}
+
 struct waits {
 	struct world *w;
 	int err;
@@ -416,6 +443,8 @@ int main(void)
 		OF(a_server_that_is_gone, agents),
 		OF(a_server_that_is_gone, shm),
 		OF(a_server_that_dies, agents),
+		OF(a_server_that_refuses, agents),
+		OF(a_server_that_refuses, shm),
 		OF(cancelled, agents),
 		OF(names_of_its_own, agents),
 	};
