@@ -73,6 +73,24 @@ static void only_ours_count(void **state)
 	}
 }
 
+/* A vote names all of the clock: names that differ in any bit of it are not taken for each other. */
+static void whole_names(void **state)
+{
+	const uint64_t clock = 0x2aaaaaaaaaaaull;
+
+	(void)state;
+	for (unsigned bit = 0; bit < 46; bit++) {
+		const uint64_t ours = vb_ts_make(clock, 9),
+			       other = vb_ts_make(clock ^ 1ull << bit, 9);
+
+		for (unsigned of = 1; of <= VB_CALLS_MAX; of++)
+			assert_int_equal(
+				vb_votes_say(ours, of,
+					     (of - 1) * vb_vote(ours, true) + vb_vote(other, true)),
+				-1);
+	}
+}
+
 /* ---- who is asked ---- */
 
 static void who_votes(void **state)
@@ -145,10 +163,11 @@ static void set_word(struct world *w, vb_addr at, uint64_t from, uint64_t to)
 	assert_int_equal(old, from);
 }
 
-/* An agent does not find the lock; be it of what is only read. */
+/* An agent does not find the lock, but nobody's or another's; be it of what is only read. */
 static void no_lock_no_commit(void **state)
 {
-	for (unsigned reads = 0; reads < 2; reads++) {
+	for (unsigned k = 0; k < 4; k++) {
+		const bool reads = k & 1, nobodys = k & 2;
 		struct vb_item *it;
 		struct world w;
 		uint64_t ts;
@@ -165,10 +184,11 @@ static void no_lock_no_commit(void **state)
 		it = &w.a->txn.item[1];
 		at = it->at + (reads ? VB_TUPLE_META_AT + (it->slot - 1u) * 8u
 				     : vb_item_layout(it)->lock_at);
-		set_word(&w, at, ts, ts + 4);
+		set_word(&w, at, ts, nobodys ? 0 : ts + 4);
 		assert_int_equal(vb_txn_commit(w.a), -EAGAIN);
 		assert_int_equal(vb_txn_cause(w.a), VB_TXN_RECOVERED);
-		set_word(&w, at, ts + 4, 0);
+		if (!nobodys)
+			set_word(&w, at, ts + 4, 0);
 		assert_int_equal(value_of(w.b, w.t, THERE), FIRST + THERE);
 		assert_int_equal(value_of(w.b, w.t, THERE + 2), FIRST + THERE + 2);
 		close_world(&w);
@@ -313,6 +333,47 @@ static void a_server_that_dies(void **state)
 	close_world(&w);
 }
 
+static int post_unheard(struct vb_ep *ep, struct vb_batch *b)
+{
+	must(vb_post_wait(ep->lower, b->verbs, b->n));
+	for (unsigned i = 0; i < b->n; i++)
+		if (b->verbs[i].op == VB_OP_SEND)
+			b->verbs[i].status = -VB_EUNKNOWN;
+	return 0;
+}
+
+/* It is not known that they have been asked: nobody is waited for, and what they say counts for nobody. */
+static void unheard(void **state)
+{
+	const struct vb_db_params p = usual_db(*state, LONG_NS);
+	const struct vb_fabric_ops *real;
+	struct vb_fabric_ops deaf;
+	struct world w;
+	uint64_t was;
+	int err;
+
+	open_hooked(&w, state, &p);
+	must(vb_txn_begin(w.a));
+	must(write_key(&w, HERE));
+	must(write_key(&w, THERE));
+	was = votes_in(&w);
+	real = w.a->ep->ops;
+	deaf = *real;
+	deaf.post = post_unheard;
+	w.a->ep->ops = &deaf;
+	err = vb_txn_commit(w.a);
+	w.a->ep->ops = real;
+	assert_int_equal(err, -VB_EUNKNOWN);
+	assert_int_equal(vb_txn_cause(w.a), VB_TXN_FABRIC);
+	assert_true(vb_ep_now(w.a->ep) - w.a->txn.begin_ns < NAP_NS);
+	(void)vb_ep_sleep(w.a->ep, NAP_NS);
+	assert_int_equal(votes_in(&w) - was, 2 * vb_vote(w.a->txn.ts, true));
+	assert_int_equal(value_of(w.b, w.t, THERE), FIRST + THERE);
+	for (unsigned i = 0; i < VB_PLACES_TXN; i++)
+		must(write_both(&w, 0));
+	close_world(&w);
+}
+
 /* Or that cannot vote on what it is asked about, and says why. */
 static void a_server_that_refuses(void **state)
 {
@@ -397,16 +458,20 @@ static void ask_as(struct world *w, struct vb_coordinator *me)
 	(void)vb_ep_sleep(me->ep, NAP_NS);
 }
 
-/* A request in another's name would vote in his place. */
+/* A request in another's name would vote in his place; be he of the same node. */
 static void names_of_its_own(void **state)
 {
+	struct vb_coordinator *beside;
 	struct world w;
 	uint64_t was;
 
 	open_votes(&w, state);
+	must(vb_coordinator_open(w.db, w.a->node, &beside));
 	must(vb_txn_begin(w.a));
 	was = votes_in(&w);
 	ask_as(&w, w.b);
+	ask_as(&w, beside);
+	vb_coordinator_close(beside);
 	assert_int_equal(votes_in(&w), was);
 	ask_as(&w, w.a);
 	assert_int_equal(votes_in(&w), was + vb_vote(w.a->txn.ts, false));
@@ -427,6 +492,7 @@ int main(void)
 			   kind_shm = {&vb_cc_votes, "0100", "shm"};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_ours_count),
+		cmocka_unit_test(whole_names),
 		OF(who_votes, one_sided),
 		OF(who_votes, agents),
 		OF(who_votes, rpc),
@@ -443,6 +509,7 @@ int main(void)
 		OF(a_server_that_is_gone, agents),
 		OF(a_server_that_is_gone, shm),
 		OF(a_server_that_dies, agents),
+		OF(unheard, agents),
 		OF(a_server_that_refuses, agents),
 		OF(a_server_that_refuses, shm),
 		OF(cancelled, agents),
