@@ -139,7 +139,7 @@ const struct vb_cc_ops vb_planted_same_release = {
 	.name = "planted:same-release",
 	.summary = "sundial whose release leaves the word that the same place can take again",
 	.source = "on purpose",
-	.planted = "not-serializable",
+	.planted = "held-again",
 	BY_PLACE_OPS(same_release_stages, sundial_unlocked),
 };
 
@@ -147,6 +147,6 @@ const struct vb_cc_ops vb_planted_same_recovery = {
 	.name = "planted:same-recovery",
 	.summary = "sundial whose recovery leaves the word that the same place can take again",
 	.source = "on purpose",
-	.planted = "not-serializable",
+	.planted = "held-again",
 	BY_PLACE_OPS(same_recovery_stages, unlocked_to_same),
 };

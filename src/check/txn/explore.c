@@ -316,6 +316,7 @@ int vb_txn_explore_to(const struct vb_cc_ops *cc, const struct vb_txn_draw *d, F
 	else
 		free(w->story_text);
 	free(w->ledger);
+	free(w->words);
 	free(w->place);
 	free(w);
 	return err;

@@ -25,6 +25,7 @@ const char *const vb_txn_rule_names[VB_TXN_RULES] = {
 	[VB_TXN_RULE_NEEDLESS] = "needless-recovery",
 	[VB_TXN_RULE_WRONG_ERROR] = "wrong-error",
 	[VB_TXN_RULE_WRONG_WAIT] = "wrong-wait",
+	[VB_TXN_RULE_HELD_AGAIN] = "held-again",
 };
 
 /* In a seed that has more in store than is survived: why, says beyond.c. */

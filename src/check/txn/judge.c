@@ -68,6 +68,7 @@ static void on_prepared(void *ctx, const struct vb_txn *t)
 	struct txn_slot *s = &w->slot[t->me->index];
 
 	txn_calls_prepared(s, t);
+	txn_words_note(w, t);
 	gather(w, t, VB_HISTORY_UNKNOWN, &s->pending);
 	s->pending.there = true;
 	s->pending.happened = false;
@@ -99,6 +100,7 @@ static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
 	if (committed) {
 		s->pending.txn.outcome = VB_HISTORY_COMMITTED;
 	} else {
+		txn_words_note(w, t);
 		gather(w, t, VB_HISTORY_ABORTED, &s->pending);
 		number_aborted(w, &s->pending);
 	}
@@ -319,6 +321,7 @@ static void look_for_recoveries(struct txn_world *w)
 void txn_judge(struct txn_world *w)
 {
 	look_for_recoveries(w);
+	txn_words_judge(w);
 	check_history(w);
 	if (w->out->found[VB_TXN_RULE_STUCK] != 0)
 		return; /* what is not at rest cannot be looked at */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the exploration of transactions: see explore.h.  explore.c runs it, lives.c are
  * its coordinators and servers.c its servers, bodies.c, calls.c and scans.c are what the coordinators do, beside.c is
- * another database on the same nodes, homes.c nodes that go with their memory, judge.c is what is said of it in the end, beyond.c what is not. */
+ * another database on the same nodes, homes.c nodes that go with their memory, judge.c is what is said of it in the end, words.c
+ * of its lock words, beyond.c what is not. */
 #ifndef VB_CHECK_TXN_WORLD_H
 #define VB_CHECK_TXN_WORLD_H
 
@@ -40,6 +41,14 @@ struct txn_pending {
 struct txn_version {
 	uint64_t key, version;
 	int64_t money;
+};
+
+/* A lock word that a transaction has had: see words.c. */
+struct txn_held {
+	vb_addr at;
+	uint64_t word, ts;
+	const struct vb_table *table;
+	uint64_t key;
 };
 
 /* What a transaction knows of a note: see calls.c. */
@@ -132,6 +141,8 @@ struct txn_world {
 	struct vb_store strange;
 	struct txn_version *ledger;
 	size_t n_ledger, ledger_room;
+	struct txn_held *words;
+	size_t n_words, words_room;
 	uint64_t next_money;
 	FILE *stories;
 	char *story_text;
@@ -261,5 +272,9 @@ void txn_settle_pending(struct txn_world *w);
 /* Nobody may hold anything any more: `although` says why not. */
 void txn_look_for_locks(struct txn_world *w, const char *although);
 void txn_judge(struct txn_world *w);
+
+/* words.c: the lock words that it has, or had; and whether any was had twice. */
+void txn_words_note(struct txn_world *w, const struct vb_txn *t);
+void txn_words_judge(struct txn_world *w);
 
 #endif
