@@ -40,10 +40,9 @@
  *   - the decision is a CAS of the status word, since there is recovery;
  *   - there is no message for the end: locks go with the writes.
  */
-#include "cc/two_phase.h"
-#include "txn/db.h"
+#include "cc/votes.h"
 
-enum { LOCK, VOTE, COMMIT, RELEASE, STAGES };
+#include "txn/db.h"
 
 /* Nodes of a transaction are counted up to here. */
 #define AGENTS_MAX 64u
@@ -112,26 +111,21 @@ static int prepare(struct vb_txn *t)
 {
 	if (t->me->db->timing)
 		t->me->agents += count_agents(t);
-	return writes_elsewhere(t) ? vb_txn_stage_all(t, VOTE, 0, VB_ITEM_LET_GO) : 0;
+	return writes_elsewhere(t) ? vb_txn_stage_all(t, VOTES_VOTE, 0, VB_ITEM_LET_GO) : 0;
 }
 
-static const struct vb_stage_ops stages[] = {
-	[LOCK] = {.name = "lock", .flags = VB_STAGE_FETCHES | VB_STAGE_MAKES, .run = lock},
-	[VOTE] = {.name = "vote", .flags = VB_STAGE_VOTES, .run = vote},
-	[COMMIT] = {.name = "commit", .flags = VB_STAGE_WRITES, .run = two_phase_commit},
-	[RELEASE] = {.name = "release", .run = two_phase_release},
+const struct vb_stage_ops votes_stages[VOTES_STAGES] = {
+	[VOTES_LOCK] = {.name = "lock", .flags = VB_STAGE_FETCHES | VB_STAGE_MAKES, .run = lock},
+	[VOTES_VOTE] = {.name = "vote", .flags = VB_STAGE_VOTES, .run = vote},
+	[VOTES_COMMIT] = {.name = "commit", .flags = VB_STAGE_WRITES, .run = two_phase_commit},
+	[VOTES_RELEASE] = {.name = "release", .run = two_phase_release},
 };
 
 const struct vb_cc_ops vb_cc_votes = {
 	.name = "votes",
 	.summary = "bounded-wait-sx, and a vote of every server concerned before the commit point",
 	.source = "Barthels et al., PVLDB 2019, sections 3.1 to 3.3",
-	.caps = VB_CC_STRICT | VB_CC_READ_LOCKS | VB_CC_SHORT_READS | VB_CC_BOUNDED | VB_CC_SHARED,
-	TWO_PHASE_SX_WORDS,
-	TWO_PHASE_ITEMS,
-	.stages = stages,
-	.n_stages = STAGES,
-	.commit = COMMIT,
-	.release = RELEASE,
+	.caps = VOTES_CAPS,
+	VOTES_OPS,
 	.prepare = prepare,
 };

@@ -183,6 +183,8 @@ struct vb_txn_watch {
 	 * version there.  Of the servers of this process.  May be NULL. */
 	void (*placed)(void *ctx, const struct vb_table *t, uint64_t key, uint64_t version,
 		       bool given);
+	/* The server of a node is about to vote on the transaction.  Of the servers of this process.  May be NULL. */
+	void (*voted)(void *ctx, uint64_t ts, uint16_t node, bool yes);
 	/* A sweep is about to give a dead one's place up: the status word says, for the last time, what
 	 * has become of its transaction.  May be NULL. */
 	void (*given_up)(void *ctx, uint32_t place, uint64_t status);
@@ -469,6 +471,8 @@ struct vb_ballot {
 uint64_t vb_vote(uint64_t ts, bool yes);
 int vb_votes_say(uint64_t ts, unsigned of, uint64_t since);
 vb_addr vb_vote_word(const struct vb_db *db, uint64_t ts);
+/* The verb by which the server of a node gives its vote. */
+void vb_vote_cast(const struct vb_db *db, uint16_t node, uint64_t ts, bool yes, struct vb_verb *v);
 /* Is the name one of that coordinator's? */
 bool vb_vote_is_of(const struct vb_db *db, uint64_t ts, uint16_t node, uint32_t coordinator);
 /* Before anybody is asked.  0, or the fabric's error. */

@@ -356,10 +356,7 @@ static void cast(struct vb_db_server *s, const struct request *q, const struct v
 
 	for (unsigned i = 0; i < q->head.n && yes; i++)
 		yes = item[i].status == 0;
-	r->verb[0] = (struct vb_verb){.op = VB_OP_FAA64,
-				      .flags = VB_SIGNALLED,
-				      .addr = vb_vote_word(s->db, q->head.ts),
-				      .compare.lo = vb_vote(q->head.ts, yes)};
+	vb_vote_cast(s->db, s->node, q->head.ts, yes, r->verb);
 	r->batch = (struct vb_batch){.verbs = r->verb, .n = 1};
 	(void)vb_post(s->ep, &r->batch);
 }

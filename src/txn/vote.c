@@ -64,6 +64,16 @@ bool vb_vote_is_of(const struct vb_db *db, uint64_t ts, uint16_t node, uint32_t 
 	return vb_ts_place(ts) / VB_PLACES_EACH == node * db->coordinators + coordinator;
 }
 
+void vb_vote_cast(const struct vb_db *db, uint16_t node, uint64_t ts, bool yes, struct vb_verb *v)
+{
+	*v = (struct vb_verb){.op = VB_OP_FAA64,
+			      .flags = VB_SIGNALLED,
+			      .addr = vb_vote_word(db, ts),
+			      .compare.lo = vb_vote(ts, yes)};
+	if (db->watch != NULL && db->watch->voted != NULL)
+		db->watch->voted(db->watch->ctx, ts, node, yes);
+}
+
 /* Its own memory; where the device's atomics are not the CPU's, by way of the device. */
 static int look(struct vb_txn *t, uint64_t *word)
 {

@@ -374,6 +374,33 @@ static void unheard(void **state)
 	close_world(&w);
 }
 
+/* All have voted before the coordinator looks for the first time: it knows what the word was before it asked. */
+static int post_and_nap(struct vb_ep *ep, struct vb_batch *b)
+{
+	must(vb_post_wait(ep->lower, b->verbs, b->n));
+	if (b->verbs[b->n - 1].op == VB_OP_SEND)
+		(void)vb_ep_sleep(ep->lower, NAP_NS);
+	return 0;
+}
+
+static void heard_before_the_look(void **state)
+{
+	const struct vb_db_params p = usual_db(*state, LONG_NS);
+	const struct vb_fabric_ops *real;
+	struct vb_fabric_ops slow_to_look;
+	struct world w;
+
+	open_hooked(&w, state, &p);
+	real = w.a->ep->ops;
+	slow_to_look = *real;
+	slow_to_look.post = post_and_nap;
+	w.a->ep->ops = &slow_to_look;
+	must(write_both(&w, 0));
+	w.a->ep->ops = real;
+	assert_int_equal(value_of(w.b, w.t, THERE), AFTER);
+	close_world(&w);
+}
+
 /* Or that cannot vote on what it is asked about, and says why. */
 static void a_server_that_refuses(void **state)
 {
@@ -510,6 +537,7 @@ int main(void)
 		OF(a_server_that_is_gone, shm),
 		OF(a_server_that_dies, agents),
 		OF(unheard, agents),
+		OF(heard_before_the_look, agents),
 		OF(a_server_that_refuses, agents),
 		OF(a_server_that_refuses, shm),
 		OF(cancelled, agents),

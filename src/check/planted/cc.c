@@ -189,5 +189,6 @@ const struct vb_cc_ops *const vb_planted_ccs[] = {
 	&vb_planted_range_unwritten,
 	&vb_planted_no_cascade,
 	&vb_planted_late_undo,
+	&vb_planted_half_asked,
 	NULL,
 };

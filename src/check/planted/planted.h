@@ -82,5 +82,6 @@ extern const struct vb_cc_ops vb_planted_range_unread, vb_planted_range_unwritte
 extern const struct vb_cc_ops vb_planted_one_cache, vb_planted_asks_for_ever;
 extern const struct vb_cc_ops vb_planted_no_fence, vb_planted_no_copies;
 extern const struct vb_cc_ops vb_planted_no_cascade, vb_planted_late_undo;
+extern const struct vb_cc_ops vb_planted_half_asked;
 
 #endif

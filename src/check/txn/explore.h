@@ -38,6 +38,7 @@ enum vb_txn_rule {
 	VB_TXN_RULE_WRONG_ERROR, /* a call returned what it may not */
 	VB_TXN_RULE_WRONG_WAIT, /* somebody waited, or ended, for whom its protocol says it does not */
 	VB_TXN_RULE_HELD_AGAIN, /* two transactions had a lock by the same word */
+	VB_TXN_RULE_UNASKED,    /* it has committed, and a server concerned has not said yes */
 	VB_TXN_RULES
 };
 extern const char *const vb_txn_rule_names[VB_TXN_RULES];

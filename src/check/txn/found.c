@@ -26,6 +26,7 @@ const char *const vb_txn_rule_names[VB_TXN_RULES] = {
 	[VB_TXN_RULE_WRONG_ERROR] = "wrong-error",
 	[VB_TXN_RULE_WRONG_WAIT] = "wrong-wait",
 	[VB_TXN_RULE_HELD_AGAIN] = "held-again",
+	[VB_TXN_RULE_UNASKED] = "unasked",
 };
 
 /* In a seed that has more in store than is survived: why, says beyond.c. */

@@ -84,6 +84,7 @@ static void on_passed(void *ctx, const struct vb_txn *t)
 	struct txn_world *w = ctx;
 	struct txn_slot *s = &w->slot[t->me->index];
 
+	txn_votes_judge(w, t);
 	if (!s->on_edge || w->live)
 		return;
 	vb_sim_ep_pause(s->me->ep, vb_sched_now(w->sched) + w->d->lease_ns +
@@ -141,6 +142,7 @@ void txn_watch_open(struct txn_world *w)
 		.left = txn_waits_left,
 		.given_up = on_given_up,
 		.placed = txn_placed,
+		.voted = txn_voted,
 	};
 	w->db->watch = &w->watch;
 }

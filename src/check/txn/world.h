@@ -2,7 +2,7 @@
 /* Inside the exploration of transactions: see explore.h.  explore.c runs it, lives.c are
  * its coordinators and servers.c its servers, bodies.c, calls.c and scans.c are what the coordinators do, beside.c is
  * another database on the same nodes, homes.c nodes that go with their memory, judge.c is what is said of it in the end, words.c
- * of its lock words, beyond.c what is not. */
+ * of its lock words, votes.c of its votes, beyond.c what is not. */
 #ifndef VB_CHECK_TXN_WORLD_H
 #define VB_CHECK_TXN_WORLD_H
 
@@ -49,6 +49,12 @@ struct txn_held {
 	uint64_t word, ts;
 	const struct vb_table *table;
 	uint64_t key;
+};
+
+/* Nodes, as bits, whose servers have said yes to the last name of a place that was voted on: see votes.c. */
+struct txn_votes {
+	uint64_t ts;
+	uint32_t nodes;
 };
 
 /* What a transaction knows of a note: see calls.c. */
@@ -133,6 +139,7 @@ struct txn_world {
 	bool wrong; /* err is what a call returned */
 	/* Of each place: whoever had it has not heard of all releases, or died: what it held may stand. */
 	bool keeps[TXN_PLACES];
+	struct txn_votes votes[TXN_PLACES];
 	uint64_t next_id;
 	uint64_t longest_ns; /* of a try, from begin to end */
 	struct vb_history *history;
@@ -276,5 +283,9 @@ void txn_judge(struct txn_world *w);
 /* words.c: the lock words that it has, or had; and whether any was had twice. */
 void txn_words_note(struct txn_world *w, const struct vb_txn *t);
 void txn_words_judge(struct txn_world *w);
+
+/* votes.c: a server votes; a commit point was passed. */
+void txn_voted(void *ctx, uint64_t ts, uint16_t node, bool yes);
+void txn_votes_judge(struct txn_world *w, const struct vb_txn *t);
 
 #endif
