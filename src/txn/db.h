@@ -2,7 +2,8 @@
 /*
  * A database, its coordinators and its servers, as the files of this room see them.
  *
- *	serve.c        the server of a node
+ *	server.c       the server of a node is started and stopped
+ *	serve.c        what it does
  *	coordinator.c  coordinators come to their places, and give them up
  *	values.c       transactions of numbers
  *	scan.c         reads of all keys of an interval
