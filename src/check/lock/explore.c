@@ -467,7 +467,7 @@ static void heal(struct explore *x)
  * its queue has lost without anybody hearing of it. */
 static bool may_be_lost(const struct explore *x)
 {
-	bool leaves_proxies = (x->ops->caps & VB_LOCK_MESSAGES) != 0 &&
+	bool leaves_proxies = explore_leaves_places(x->ops) &&
 			      (x->d->p_timeout > 0 || x->d->cancel_every_ns != 0);
 
 	return x->forsaken != 0 || (x->d->loses && leaves_proxies);

@@ -29,7 +29,7 @@ void explore_draw_losses(const struct vb_lock_ops *ops, struct vb_explore_draw *
 	d->faults.lose = vb_draw_one_of(&r, rare, 3);
 	/* Nobody hears of what a place left behind has lost: without them everything can be
 	 * judged. */
-	if ((ops->caps & VB_LOCK_MESSAGES) && vb_rng_chance(&r, 0.5)) {
+	if (explore_leaves_places(ops) && vb_rng_chance(&r, 0.5)) {
 		d->p_timeout = 0;
 		d->cancel_every_ns = 0;
 	}
@@ -115,7 +115,7 @@ void explore_draw_refusals(const struct vb_lock_ops *ops, struct vb_explore_draw
 	d->faults.partition = vb_draw_one_of(&r, cuts, 2);
 	/* Shorter than it takes to give up asking again. */
 	d->faults.partition_max_ns = vb_draw_between(&r, d->bound_ns, 6 * d->bound_ns);
-	if (ops->caps & VB_LOCK_MESSAGES) {
+	if (explore_leaves_places(ops)) {
 		d->p_timeout = 0;
 		d->cancel_every_ns = 0;
 	}

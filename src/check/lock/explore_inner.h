@@ -117,6 +117,12 @@ static inline void stay_alive(const struct vb_lock_client *me)
 		vb_task_die();
 }
 
+/* Whoever gives up may leave a place in a queue, and nobody hears what becomes of that: of a lost answer, say. */
+static inline bool explore_leaves_places(const struct vb_lock_ops *ops)
+{
+	return (ops->caps & VB_LOCK_MESSAGES) != 0 || ops->resume != NULL;
+}
+
 /* What a seed does to answers and links (explore_draw_loss.c): some are lost, those of one kind of
  * verb alone; clients that hear nothing, links that are cut; such that refuse verbs meanwhile. */
 void explore_draw_losses(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
