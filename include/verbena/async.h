@@ -150,15 +150,15 @@ int vb_lock_keep_start(struct vb_ring *ring, struct vb_lock_client *client, stru
 
 /*
  * Starts a function of the program: what it calls of Verbena makes it wait, and not the thread; its
- * result is what it returns, 0 or negative.  This is for whatever is more than one call, as a
- * transaction, and for calls that have no start of their own.
+ * result is what it returns, 0 or negative (for a positive one it is -EINVAL).  This is for whatever is
+ * more than one call, as a transaction, and for calls that have no start of their own.
  *
  * It may run on the keeper's thread, as the work of a thread pool does, though never while another
  * call of this thread's rings runs, nor while the thread is inside Verbena; from one call of Verbena
  * to the next the thread may change, so nothing that hangs on a thread (errno, its locals) lasts.  If
  * it waits by other means, all that is under way waits.  The clients and coordinators that it uses are
  * its own until it has ended, and must not be used elsewhere.  It may start more, but not reap, arm, wait or
- * close.  A child that is forked in it must not return from it: it would be ended.
+ * close (-EINVAL).  A child that is forked in it must not return from it: it would be ended.
  *
  *   VB_STARTED, -ENOSPC, -ENOMEM, -VB_EFOREIGN as for vb_lock_acquire_start
  *
@@ -203,8 +203,9 @@ int vb_ring_reap(struct vb_ring *ring, struct vb_completion done[], unsigned mos
 int vb_ring_wait(struct vb_ring *ring, uint64_t timeout_ns);
 
 /* A descriptor that becomes readable when something ends while the ring is armed, and stays so until
- * it is armed again; once it may do so behind the end that has been reaped by then, for nothing.  Only
- * to be waited for: its contents are the ring's.  NULL: -EINVAL.
+ * it is armed again.  It may be readable once for an end that has been reaped already: then there is
+ * nothing to reap, and the ring is armed again.  Only to be waited for: its contents are the ring's.
+ * NULL: -EINVAL.
  * Threads: any. */
 int vb_ring_fd(const struct vb_ring *ring);
 

@@ -18,12 +18,13 @@
  * refused without an authentication key: a file of 32 to 4096 bytes that are not all equal, the
  * same for all processes, owned by this process's user and readable by nobody else
  * (head -c 32 /dev/urandom > KEYFILE; chmod 600 KEYFILE).  Root and member prove to each other that
- * they have it (HMAC-SHA-256 of fresh challenges; the key never travels).  That keeps strangers out of the cluster; what follows is neither encrypted nor
- * authenticated.  With "tcp" the fabric's own connections are: each begins with a proof of the run's
- * secret, and beyond loopback their frames are sealed (doc/security.md).  With "ucx" whoever can open a
- * TCP connection to a process can write to its memory and kill it, key or no key (UCX's TCP transport
- * asks for none): beyond one's own machine, and beside users that are not trusted, use a firewall, a
- * network namespace or a tunnel (WireGuard) that lets only the cluster's processes connect.
+ * they have it (HMAC-SHA-256 of fresh challenges; the key never travels).  That keeps strangers out of
+ * the cluster; what follows is neither encrypted nor authenticated.  With "tcp" the fabric's own
+ * connections are: each begins with a proof of the run's secret, and beyond loopback their frames are
+ * sealed (doc/security.md).  With "ucx" whoever can open a TCP connection to a process can write to its
+ * memory and kill it, key or no key (UCX's TCP transport asks for none): beyond one's own machine, and
+ * beside users that are not trusted, use a firewall, a network namespace or a tunnel (WireGuard) that
+ * lets only the cluster's processes connect.
  *
  * Agreement.  `config` is text, lines of KEY=VALUE.  The root compares each member's with its own.
  * It refuses a member that differs, naming the first difference on both sides, and goes on waiting

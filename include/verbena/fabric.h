@@ -154,6 +154,8 @@ struct vb_fabric_params {
  *   -ENODEV   verbs, ucx: no device, or its library is not installed; `verbena doctor` says more
  *   -EADDRNOTAVAIL, -EINVAL  tcp: it cannot listen at the cluster's address, or at that of its option
  *             `bind` (the log names it)
+ *   -EADDRINUSE  tcp, as a server: another process listens there
+ *   -EEXIST   tcp, as a server: the file of its option `fresh` is there; -EINVAL: settle=0 and no such file named
  *   -ETIMEDOUT, -VB_EPEERGONE  with a cluster: another process did not come, or died (the log names
  *             it)
  *   -ETIMEDOUT  tcp, as a client: no server has let it in within its option `patience` (the log says why)

@@ -171,8 +171,10 @@ struct vb_grant {
  *   -EINVAL      unknown protocol or option, a number out of range (a protocol with leases: also a
  *                lease shorter than twice the time by which the fabric's verbs may be late), or
  *                another protocol, size or layout than the space that exists: the log names what
- *                differs, with both values
- *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs; the log names it
+ *                differs, with both values; tcp with `servers`: also grants that may last longer than
+ *                its option `settle`
+ *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs; the log names it.  drtm on tcp with
+ *                `servers`, unless `settle` is 0: they do not wait for its readers
  *   -ENOSPC      the locks do not fit in the nodes' segments; on tcp with `servers`: this process has spaces
  *                open 1024 times
  *   -EAGAIN      somebody is removing the space (vb_lock_space_remove); or is making it, and has come to no
@@ -191,7 +193,8 @@ int vb_lock_space_open(struct vb_fabric *fabric, const struct vb_lock_space_para
  * clients, not for its parent's.  (In virtual time at most 64 leases: nobody is left then who could
  * give the locks back.)
  *
- *   -EBUSY        clients or servers are open on it: the log names them.  Nothing is closed
+ *   -EBUSY        clients, servers or a directory of names are open on it: the log names them.
+ *                 Nothing is closed
  *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
  *
  * Threads: any, alone.
@@ -212,19 +215,19 @@ int vb_lock_space_close(struct vb_lock_space *space);
  *   -EBUSY   the space is open: the log says where.  Nothing is removed.  On tcp with `servers` that counts at each
  *            server that has locks of it: by a client that any of them has given up, or that has outlived one, and by a
  *            server that serves its own part
- *   -ENOENT  there is no such space.  On tcp with `servers`: what a server has of a space that server 0 has lost, by
- *            beginning again, goes when somebody has opened the space again and removes it
+ *   -ENOENT  there is no such space.  On tcp with `servers`: what other servers have of a space that the server of
+ *            node 0 has lost, by beginning again, goes when somebody has opened the space again and removes it
  *   -EAGAIN  somebody else is removing it
  *   -EINVAL  a name of no or more than 31 characters; or this process has no node
  *   -ENOMEM, -ENOSPC (endpoints: one is opened)
  *   -VB_EPEERGONE, -ETIMEDOUT, -VB_EUNKNOWN  a process that has some of it is gone or does not answer
  *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
  *
- * If it fails when it has begun (all after -EAGAIN), or its process dies meanwhile, the space is neither there nor gone:
- * the next vb_lock_space_remove or vb_lock_space_open of that name goes on with it.
+ * If it fails when it has begun (all after -EAGAIN), or its process dies meanwhile, the space is neither there nor
+ * gone: the next vb_lock_space_remove or vb_lock_space_open of that name goes on with it.
  *
- * On a provider's memory (verbena/provider.h) it takes a verb for each 256 bytes; and names of a node's spaces, whether
- * they are there or gone, are 127 at most.
+ * On a provider's memory (verbena/provider.h) it takes a verb for each 256 bytes; and of what has a name on a node
+ * (vb_fabric_each), whether it is there or gone, there are 127 at most, on node 0 126.
  *
  * Threads: any.
  */
@@ -271,7 +274,8 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
 /*
  * Opens a client at `node`.
  *
- *   -EINVAL       no such node, or on verbs, tcp and ucx another process's
+ *   -EINVAL       no such node, or on verbs, tcp and ucx another process's (but a client of tcp with
+ *                 `servers` has them at any node)
  *   -ENOENT       a forked child whose parent has opened the space: it was removed meanwhile
  *   -VB_EPEERGONE a needed server is not there: it was not started, or is gone
  *   -VB_EUNKNOWN  a needed server's node was out of reach for seconds
@@ -529,13 +533,13 @@ struct vb_holder {
 
 /*
  * Who has a lock: one READ of its word, or a question to the server that keeps it.  It changes nothing and waits
- * for no other client.  The answer was so at one moment of the call, and may be over when it is read.  It is for people and what is told to
- * them; whoever wants the lock asks for it.
+ * for no other client.  The answer was so at one moment of the call, and may be over when it is read.  It is for
+ * people and what is told to them; whoever wants the lock asks for it.
  *
  * A holder that has died is told as one that lives, since nobody has taken its name out of the word, and
- * lapses only where it had a lease; with "table" it is nobody's then.  Readers of drtm give nothing back: they hold until their lease is
- * over by this client's clock.  In a word of retry-on-fail there is no room for all of a name, so only the
- * node is told; and readers may be counted in it that are about to leave without the lock.
+ * lapses only where it had a lease; with "table" it is nobody's then.  Readers of drtm give nothing back: they
+ * hold until their lease is over by this client's clock.  In a word of retry-on-fail there is no room for all of a
+ * name, so only the node is told; and readers may be counted in it that are about to leave without the lock.
  *
  * Who can: cas, cas-backoff, drtm, retry-on-fail by their words; rpc, traditional, traditional-ro, table by their
  * servers.  The words of others count their clients, or name the last of a queue.  If the space is `visible`,

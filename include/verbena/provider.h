@@ -44,7 +44,8 @@
  *
  * Threads.  ep_open and ep_close are called by any thread, of one fabric never two at a time.  Each endpoint is
  * called by one thread at a time, the one that has opened it or one that stands in for it (verbena/fabric.h,
- * "Background work"), and different ones at the same time.  alive, local and common_now are called by any thread at any time.
+ * "Background work"), and different ones at the same time.  alive, local and common_now are called by any thread
+ * at any time.
  * No function may call Verbena (but vb_strerror), wait for another thread that may be in one of its calls, or
  * take longer than a verb; they may have no more than 16 KiB of stack.  A thread that has an endpoint of such a
  * fabric can have none of another kind.

@@ -38,9 +38,9 @@
  * it began.
  * Who begins with less (vb_txn_begin_with) is promised less, and takes nothing from the others.  What a
  * transaction reads while it runs is whole: no record is ever half of one version and half of another.
- * But with `silo`, `mocc`, `sundial`, `maat` and `cicada` two records may be of different moments; such a transaction
- * cannot commit.  At VB_READ_COMMITTED they may, too, and it commits.  With `to-cascade` a record may be one
- * whose writer has yet to commit, and may not; then its readers cannot either.
+ * But with `silo`, `drtm-h`, `mocc`, `sundial`, `maat` and `cicada` two records may be of different moments; such a
+ * transaction cannot commit.  At VB_READ_COMMITTED they may, too, and it commits.  With `to-cascade` a record may
+ * be one whose writer has yet to commit, and may not; then its readers cannot either.
  *
  * When a coordinator dies.  With recovery (the default), every transaction logs what it will write
  * in its own node's memory before its commit.  A transaction that meets a lock of a coordinator
@@ -123,8 +123,9 @@ struct vb_db_params {
 	uint32_t cache_entries;
 	/* On how many other nodes each commit writes its log, too, before it is committed: 0 to 3, fewer than
 	 * there are nodes.  So many nodes may go with their memory, and what their coordinators have committed is
-	 * finished, and what they hold is freed, where the records' own nodes remain.  0: none, and both are lost
-	 * with the node.  Not with no_recovery, "maat", "to-cascade" and "calvin". */
+	 * finished, and what they hold is freed, where the records' own nodes remain.  0: none: when the node goes,
+	 * what they have committed may be done in part, and what they hold stays held.  Not with
+	 * no_recovery, "maat", "to-cascade" and "calvin". */
 	uint32_t copies;
 };
 
@@ -179,7 +180,8 @@ uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
  *
  *   -EINVAL      unknown protocol, a hybrid code that is none of its, a number out of range, or
  *                another database than the one that exists
- *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs; the log names it
+ *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs, which the log names; or `copies` are
+ *                asked for, and the protocol's logs have none
  *   -ENOSPC      it does not fit in the nodes' segments; the log says how much is needed
  *
  * Threads: any.
@@ -248,8 +250,8 @@ void vb_db_server_stop(struct vb_db_server *server);
  *   -ENOMEM
  *   -VB_EPEERGONE, -VB_EUNKNOWN
  *            the node's memory does not answer.  Its place has been given back all the same, or the
- *            log says that it could not be.  Of a database with copies: nor do those of its log, or others
- *            have taken the node for gone
+ *            log says that it could not be.  Of a database with `copies` also: the nodes that have those of
+ *            its log do not answer, or others have taken this node for gone
  *
  * Threads: any; the coordinator is that thread's.
  */
@@ -546,8 +548,8 @@ struct vb_values_params {
 	enum vb_partition partition;
 };
 
-/* Opens a table of values.  -EINVAL (also under "calvin"), -ENOSPC, -EBUSY as vb_table_open; neither table is open then.  Every
- * later open must ask for the same bytes_max, too.  The database's record_bytes_max must hold
+/* Opens a table of values.  -EINVAL (also under "calvin"), -ENOSPC, -EBUSY as vb_table_open; neither table is open
+ * then.  Every later open must ask for the same bytes_max, too.  The database's record_bytes_max must hold
  * inline_bytes + 8 and piece_bytes, its items_max and bytes_max the pieces of the largest value.
  * Threads: any, one at a time for a database. */
 int vb_values_open(struct vb_db *db, const struct vb_values_params *params, struct vb_values **out);
@@ -609,6 +611,7 @@ int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *param
  * counts the locks, also beside an error of what was left.
  *
  *   -EBUSY       a transaction is under way
+ *   -EINVAL      there is no such node
  *   -EOPNOTSUPP  the database has no recovery
  *   -ETIMEDOUT   shm: a server of the records of such a coordinator, which commits by RPC, lives
  *                and has not answered for 10 s (each such coordinator costs that)

@@ -22,9 +22,10 @@ static int run(int argc, char **argv)
 const struct vb_command vb_command_serve = {
 	.name = "serve",
 	.summary = "Be one server of an elastic cluster, with the lock spaces that are named",
-	.about = "Runs in the foreground until SIGINT or SIGTERM, which end it with status 0. Each "
-		 "server of the cluster is such a process; all have the same --servers, --key, "
-		 "--nodes, --node-bytes and --settle, and name the same lock spaces. Clients are "
+	.about = "Runs in the foreground until SIGINT, SIGTERM or SIGHUP, which end it with "
+		 "status 0. Each server of the cluster is such a process; all have the same "
+		 "--servers, --key, --nodes, --node-bytes and --settle, and name the same lock "
+		 "spaces. Clients are "
 		 "programs of their own, which need the servers' addresses and the key.\n\n"
 		 "A lock space is NAME:KEY=VALUE,...: lock=PROTOCOL, locks=N (1k), servers=N (1: "
 		 "the first node has all its locks), lease=TIME, drift=PPM (100: between two "

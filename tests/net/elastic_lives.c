@@ -620,6 +620,9 @@ static void test_settle(void **state)
 
 		MUST_BE(0, open_client(&w, &f));
 		MUST_BE(-EINVAL, vb_lock_space_open(f, &p, &space));
+		/* Its readers give nothing back, and nobody waits for them. */
+		p = locks("drtm");
+		MUST_BE(-EOPNOTSUPP, vb_lock_space_open(f, &p, &space));
 		/* This one knows no leases. */
 		p = locks("mcs");
 		MUST_BE(0, vb_lock_space_open(f, &p, &space));

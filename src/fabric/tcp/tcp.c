@@ -44,7 +44,7 @@ static const struct vb_opt tcp_table[] = {
 		      "where it is"),
 	VB_OPT_STRING(
 		struct tcp_options, state, "state", "DIR", NULL,
-		"a server's memory, and what it knows of its clients, are in files there, and are "
+		"a server's memory, and what it knows of its clients, are in a file there, and are "
 		"as they were when it begins again on the same boot of the machine"),
 	VB_OPT_END};
 
