@@ -84,7 +84,9 @@ if [ -x "$client" ]; then
 	until_true 'a client takes locks' has_taken 10
 	kill -9 $one
 	wait $one 2>/dev/null
+	export VERBENA_LOG=info
 	start again --servers "$servers" "$space"
+	unset VERBENA_LOG
 	one=$pid
 	until_true 'the server is ready again' ready again
 	before=$(grep -c '^[0-9]' "$work/client.out")
@@ -93,6 +95,8 @@ if [ -x "$client" ]; then
 	is 'a client goes on when its server has begun again' [ $status = 0 ]
 	is 'it did not have all before' [ "$before" -lt 200 ]
 	is 'and was told that the server was gone' grep -q '^not now: ' "$work/client.out"
+	until_true 'the log says who comes' grep -q 'info: client 1 has come' "$work/again.err"
+	until_true 'the log says who goes' grep -q 'info: client 1 is gone' "$work/again.err"
 else
 	skip 'a client goes on when its server has begun again' "there is no $client"
 fi

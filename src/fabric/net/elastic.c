@@ -412,6 +412,7 @@ uint32_t net_elastic_place(struct net_fabric *f, const uint8_t id[NET_ID])
 	net_state_member(f, lowest);
 	f->t->host_new(f, f->hosts + lowest);
 	f->t->due(f, m->until_ns);
+	vb_info("client %u has come", f->hosts + lowest);
 	return f->hosts + lowest;
 }
 
@@ -446,7 +447,7 @@ static void bury(struct net_fabric *f, uint32_t host)
 	disown(f, host);
 	f->elastic->members--;
 	f->t->host_gone(f, host);
-	vb_debug("the place of client %u is free again", host);
+	vb_info("client %u is gone: its place is free again", host);
 }
 
 uint64_t net_elastic_tick(struct net_fabric *f, uint64_t now)
