@@ -480,8 +480,9 @@ uint64_t vb_lock_client_age(const struct vb_lock_client *client);
  * released; the caller's own grants of them stay good.
  * At that moment all locks of the path are valid.
  *
- * On an error the client holds nothing that it did not hold before, and what was converted has
- * been converted back.  The errors are those of vb_lock_acquire and vb_lock_convert, and
+ * On an error the client holds nothing that it did not hold before, what was converted has been
+ * converted back, and what stands in `grants` means nothing.  The errors are those of vb_lock_acquire
+ * and vb_lock_convert, and
  *
  *   -ETIMEDOUT  also without a bound, if a lease that this call took ended while it waited for
  *               other locks

@@ -558,9 +558,9 @@ int vb_values_open(struct vb_db *db, const struct vb_values_params *params, stru
 void vb_values_close(struct vb_values *values);
 
 /*
- * Reads, writes and removes a value in a transaction.  get copies at most `room_bytes`, *bytes is
- * the size of the whole value; put inserts the value or replaces it; remove deletes it.  Keys are
- * below 2^64 divided by the pieces of the largest value.
+ * Reads, writes and removes a value in a transaction.  get copies at most `room_bytes` (a call that fails
+ * may have copied some), *bytes is the size of the whole value; put inserts the value or replaces it; remove
+ * deletes it.  Keys are below 2^64 divided by the pieces of the largest value.
  *
  *   -EINVAL  the key is too large; and as for vb_txn_update
  *   -ENOENT  get, remove: there is no value

@@ -225,6 +225,7 @@ static int get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, voi
 int vb_values_get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, void *buf,
 		  uint32_t room_bytes, uint32_t *bytes)
 {
+	uint32_t whole = 0;
 	int err, ended;
 
 	if (vb_any_null(me, v, bytes) || (room_bytes > 0 && vb_any_null(buf)))
@@ -237,9 +238,13 @@ int vb_values_get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, 
 	if (err)
 		return err;
 	vb_txn_begin_whole(&me->txn);
-	err = get(me, v, key, buf, room_bytes, bytes);
+	err = get(me, v, key, buf, room_bytes, &whole);
 	ended = vb_txn_end_whole(&me->txn);
-	return ended != 0 ? ended : err;
+	if (ended != 0)
+		return ended;
+	if (err == 0)
+		*bytes = whole;
+	return err;
 }
 
 /* How long the value is now; -ENOENT. */

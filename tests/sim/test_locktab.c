@@ -309,6 +309,10 @@ static void test_wait_die_ages(void **state)
 	assert_true(vb_lock_client_age(w.c[1]) > 20);
 	assert_int_equal(vb_lock_release(w.c[1], &his), 0);
 	assert_int_equal(vb_lock_release(w.c[0], &mine), 0);
+	/* It begins now, and is not as old as the last one. */
+	vb_lock_client_begin(w.c[1], 20);
+	vb_lock_client_begin(w.c[1], 0);
+	assert_true(vb_lock_client_age(w.c[1]) > 20);
 	close_world(&w);
 }
 

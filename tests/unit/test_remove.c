@@ -210,6 +210,21 @@ static void test_sim(void **state)
 	assert_int_equal(vb_fabric_close(f), 0);
 }
 
+/* What those have posted who have closed the space, or died, lands in no memory of what is opened next. */
+static void test_lets_land(void **state)
+{
+	struct vb_fabric *f = open_fabric("sim", NULL);
+	uint64_t began;
+
+	(void)state;
+	assert_true(f->caps.verb_bound_ns > 0);
+	assert_int_equal(vb_lock_space_close(open_space(f, "s", "cas", LOCKS)), 0);
+	began = vb_sched_now(vb_sched_self());
+	assert_int_equal(vb_lock_space_remove(f, "s"), 0);
+	assert_true(vb_sched_now(vb_sched_self()) - began >= f->caps.verb_bound_ns);
+	assert_int_equal(vb_fabric_close(f), 0);
+}
+
 static void test_tcp(void **state)
 {
 	struct vb_fabric *f = open_fabric("tcp", "bound=50ms");
@@ -719,6 +734,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shm),
 		cmocka_unit_test(test_sim),
+		cmocka_unit_test(test_lets_land),
 		cmocka_unit_test(test_tcp),
 		cmocka_unit_test(test_own),
 		cmocka_unit_test(test_number_in_name),

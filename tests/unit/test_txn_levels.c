@@ -638,7 +638,9 @@ static int use_value(struct vb_coordinator *me, void *arg)
 		memset(value, p->byte, sizeof(value));
 		return vb_values_put(me, p->v, 1, value, sizeof(value));
 	}
+	bytes = UINT32_MAX;
 	err = vb_values_get(me, p->v, 1, value, sizeof(value), &bytes);
+	p->half |= err != 0 && bytes != UINT32_MAX;
 	for (unsigned i = 1; err == 0 && i < sizeof(value); i++)
 		p->half |= value[i] != value[0];
 	return err;
