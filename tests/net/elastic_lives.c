@@ -461,6 +461,51 @@ static void test_holder_killed(void **state)
 		holder_killed(lock[i]);
 }
 
+/* What it had open can be removed, once the server has given it up. */
+static void test_killed_has_nothing_open(void **state)
+{
+	pid_t holder, other;
+	struct world w;
+
+	world_open(&w, 1, PATIENT);
+	servers_start(&w, NULL);
+	holder = child();
+	if (holder == 0) {
+		struct vb_fabric *f;
+		struct vb_lock_space *space;
+		struct vb_lock_client *me;
+		struct vb_grant g;
+
+		open_locks(&w, "dslr", &f, &space, &me);
+		take(me, 0, &g);
+		add(&w.b->step[0]);
+		for (;;)
+			pause();
+	}
+	await(get(&w.b->step[0]));
+	other = child();
+	if (other == 0) {
+		struct vb_fabric *f;
+
+		MUST_BE(0, open_client(&w, &f));
+		MUST_BE(-EBUSY, vb_lock_space_remove(f, "locks"));
+		add(&w.b->step[1]);
+		while (!get(&w.b->step[2]))
+			usleep(1000);
+		MUST_BE(0, vb_lock_space_remove(f, "locks"));
+		MUST_BE(0, vb_fabric_close(f));
+		_exit(0);
+	}
+	await(get(&w.b->step[1]));
+	assert_int_equal(kill(holder, SIGKILL), 0);
+	assert_int_equal(waitpid(holder, NULL, 0), holder);
+	await(get(&w.b->server[0].members) == 1);
+	add(&w.b->step[2]);
+	ended(other);
+	world_close(&w);
+	(void)state;
+}
+
 /* ---- a server begins again ---- */
 
 #define SETTLE_NS (600 * MS)
@@ -652,11 +697,17 @@ static void without_caches(char **argv)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hundreds),      cmocka_unit_test(test_places),
-		cmocka_unit_test(test_flood),         cmocka_unit_test(test_flood_of_others),
-		cmocka_unit_test(test_close_posted),  cmocka_unit_test(test_close_slow),
-		cmocka_unit_test(test_holder_killed), cmocka_unit_test(test_restart),
-		cmocka_unit_test(test_settle_beside), cmocka_unit_test(test_fresh),
+		cmocka_unit_test(test_hundreds),
+		cmocka_unit_test(test_places),
+		cmocka_unit_test(test_flood),
+		cmocka_unit_test(test_flood_of_others),
+		cmocka_unit_test(test_close_posted),
+		cmocka_unit_test(test_close_slow),
+		cmocka_unit_test(test_holder_killed),
+		cmocka_unit_test(test_killed_has_nothing_open),
+		cmocka_unit_test(test_restart),
+		cmocka_unit_test(test_settle_beside),
+		cmocka_unit_test(test_fresh),
 		cmocka_unit_test(test_settle),
 	};
 

@@ -137,7 +137,7 @@ int net_away_draw(struct net_fabric *f, uint16_t node, uint32_t *client, uint32_
 		err = -EPROTO;
 	if (err != 0)
 		return vb_fail(err, "an endpoint with its home at node %u, asked of server %u: %s",
-			       node, ask.host, vb_strerror(err));
+			       node, net_elastic_number(f, ask.host), vb_strerror(err));
 	*client = (uint32_t)ask.offset;
 	return 0;
 }

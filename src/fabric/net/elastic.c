@@ -227,7 +227,7 @@ static void replaced(struct net_fabric *f, uint32_t host)
 		return; /* nothing that it had was known here */
 	vb_warn("server %u has begun again, and lost what it had: this process goes on with it, "
 		"but reaches its nodes' memory no more",
-		host);
+		net_elastic_number(f, host));
 	net_host_is_anew(f, host);
 }
 
@@ -290,8 +290,8 @@ const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void 
 	f->elastic->said_ns = now;
 	vb_warn("%s %u is refused: %s (this is %s of %u servers, %u nodes of %" PRIu64
 		" bytes, a bound of %" PRIu64 " ns)",
-		host < f->hosts ? "server" : "client", host, why, VB_VERSION, f->hosts, f->f.nodes,
-		f->f.node_bytes, f->f.caps.verb_bound_ns);
+		host < f->hosts ? "server" : "client", net_elastic_number(f, host), why, VB_VERSION,
+		f->hosts, f->f.nodes, f->f.node_bytes, f->f.caps.verb_bound_ns);
 	return why;
 }
 
@@ -412,7 +412,7 @@ uint32_t net_elastic_place(struct net_fabric *f, const uint8_t id[NET_ID])
 	net_state_member(f, lowest);
 	f->t->host_new(f, f->hosts + lowest);
 	f->t->due(f, m->until_ns);
-	vb_info("client %u has come", f->hosts + lowest);
+	vb_info("client %u has come", net_elastic_number(f, f->hosts + lowest));
 	return f->hosts + lowest;
 }
 
@@ -447,7 +447,7 @@ static void bury(struct net_fabric *f, uint32_t host)
 	disown(f, host);
 	f->elastic->members--;
 	f->t->host_gone(f, host);
-	vb_info("client %u is gone: its place is free again", host);
+	vb_info("client %u is gone: its place is free again", net_elastic_number(f, host));
 }
 
 uint64_t net_elastic_tick(struct net_fabric *f, uint64_t now)

@@ -142,6 +142,12 @@ static inline bool net_is_client(const struct net_fabric *f)
 	return f->elastic != NULL && f->host == f->hosts;
 }
 
+/* What people call a server, as its option `serve`, or a client: from 1 on. */
+static inline uint32_t net_elastic_number(const struct net_fabric *f, uint32_t host)
+{
+	return (host < f->hosts ? host : host - f->hosts) + 1;
+}
+
 /* How many hosts there may be. */
 static inline uint32_t net_hosts_max(const struct net_fabric *f)
 {

@@ -20,7 +20,7 @@ void net_home_gone(struct net_fabric *f, uint32_t host, const char *why)
 {
 	vb_warn("server %u: %s: its nodes are gone for this process, which has to open the fabric "
 		"anew",
-		host, why);
+		net_elastic_number(f, host), why);
 	net_host_is_gone(f, host);
 	vb_list_for_each (it, &f->elastic->away) {
 		struct net_ep *e = vb_container_of(it, struct net_ep, in_away);

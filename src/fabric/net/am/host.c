@@ -29,7 +29,7 @@ const char *am_host_name(const struct am_host *h, char buf[64])
 		 h->wire->f->elastic == NULL   ? "host"
 		 : h->rank < h->wire->f->hosts ? "server"
 					       : "client",
-		 h->rank);
+		 h->wire->f->elastic == NULL ? h->rank : net_elastic_number(h->wire->f, h->rank));
 	return buf;
 }
 
