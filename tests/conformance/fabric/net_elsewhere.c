@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What has to be done where a node's memory is: refused in another process, with a line that
- * says so. */
+ * says so.  And what another process had open ends with it. */
 #include "crowd.h"
 
 #include <errno.h>
@@ -86,9 +86,45 @@ static void test_elsewhere(void **state)
 	crowd_end(crowd_run("tcp", "bound=2s,silence=20s", 2, bodies, CROWD_MAX));
 }
 
+static void dies_with_a_space(struct crowd *c)
+{
+	const struct vb_lock_space_params p = {.lock = "cas", .locks = 10};
+	struct vb_lock_space *space;
+
+	crowd_must(vb_lock_space_open(c->f, &p, &space) == 0);
+	crowd_step(c, 1);
+	crowd_await(c, 2);
+	raise(SIGKILL);
+}
+
+static void removes_it(struct crowd *c)
+{
+	uint64_t until = crowd_now() + CROWD_WAIT_NS;
+	int err;
+
+	crowd_await(c, 1);
+	crowd_must(vb_lock_space_remove(c->f, "locks") == -EBUSY);
+	crowd_step(c, 2);
+	/* Until its death is heard of. */
+	while ((err = vb_lock_space_remove(c->f, "locks")) == -EBUSY) {
+		crowd_must(crowd_now() < until);
+		crowd_must(vb_ep_sleep(c->ep, 10000000) == 0);
+	}
+	crowd_must(err == 0);
+}
+
+static void test_dead_has_nothing_open(void **state)
+{
+	const crowd_body bodies[] = {removes_it, dies_with_a_space};
+
+	(void)state;
+	crowd_end(crowd_run("tcp", "bound=50ms", 2, bodies, 1));
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_elsewhere)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_elsewhere),
+					   cmocka_unit_test(test_dead_has_nothing_open)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
