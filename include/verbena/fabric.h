@@ -221,8 +221,9 @@ typedef int (*vb_named_fn)(void *user, const struct vb_named *named);
 
 /*
  * Lists what has a name in a node's memory: calls fn for each piece, in no order, so that it hears which lock
- * spaces and databases there are, whichever process has made them, and what they take.  A space has pieces
- * on the first nodes, as many as its `servers`; a database on all.  What is made meanwhile may be missing.
+ * spaces and databases there are, whichever process has made them, and what they take.  A space has its
+ * locks on the first nodes, as many as its `servers`, and other pieces also where its clients are; a database is on
+ * all.  What is made meanwhile may be missing.
  * fn may make any call but vb_fabric_close.
  *
  * A name and its memory stay until the fabric's memory goes, with its last user, or a lock space is removed
