@@ -146,7 +146,7 @@ struct vb_table_params {
 	uint32_t record_bytes;
 	/* How many records the table has room for, all nodes together, and a sixteenth and 64 on each node
 	 * more.  Beyond the number asked for, keys without a record lose their places to others, some ten
-	 * leases after they were last wanted; with "sundial" and with no_recovery they keep them. */
+	 * leases after they were last wanted; with "sundial", "maat" and no_recovery they keep them. */
 	uint64_t records;
 	/* Which node has a key. */
 	enum vb_partition partition;
