@@ -254,7 +254,8 @@ int vb_lock_space_remove(struct vb_fabric *fabric, const char *name);
  *   -EBUSY   a server that lives has this place, or serves with another number of workers: the log
  *            names it
  *   -EINVAL  no such node or worker
- *   -EXDEV   the node is another process's (verbs, tcp, ucx): it is served there
+ *   -EXDEV   the node is another process's (verbs, tcp, ucx): it is served there; or the program's own fabric
+ *            shows no memory (verbena/provider.h, `local`), and the server wants to see its node's
  *   -ENOMEM, -ENOSPC (endpoints), and what the fabric says
  *
  * Threads: any; the server is that thread's.

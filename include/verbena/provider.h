@@ -169,8 +169,9 @@ struct vb_provider {
 	 * a dead client holds is taken from it. */
 	bool (*alive)(void *ctx, uint16_t node, uint32_t client);
 	/* NULL, or where the CPU of this process sees the first lent byte of a node, aligned to 64; NULL where it
-	 * does not.  A lock's server runs where there is such a view of its node.  READs and WRITEs through the
-	 * fabric and by the CPU see each other. */
+	 * does not.  A lock's server runs where there is such a view of its node; that of "shiftlock" with NULL,
+	 * too, where this process may open endpoints at the node.  READs and WRITEs through the fabric and by the
+	 * CPU see each other. */
 	void *(*local)(void *ctx, uint16_t node);
 	/* NULL: all processes are of one machine.  Otherwise a time in ns that all have in common, true to within
 	 * *error_ns: for "drtm", whose readers have leases by it. */

@@ -201,6 +201,7 @@ struct vb_lock_ops {
 
 	void (*serve)(struct vb_lock_server *server, const struct vb_msg *request);
 	uint64_t (*tend)(struct vb_lock_server *server);
+	bool serves_by_verbs; /* the server, too, reaches its node so, and needs no view of it */
 };
 
 /* All protocols, in the order of `verbena list`; planted ones are in check/. */

@@ -92,6 +92,22 @@ void vb_lock_server_bury(struct vb_lock_server *s)
 	free(s);
 }
 
+static int check_view(struct vb_lock_space *space, uint16_t node)
+{
+	const bool none = space->fabric->caps.flags & VB_CAP_NO_VIEW;
+
+	if (vb_local(space->fabric, space->header[node], sizeof(struct vb_lock_header)) != NULL ||
+	    (none && space->ops->serves_by_verbs))
+		return 0;
+	if (none)
+		return vb_fail(
+			-EXDEV,
+			"a server of '%s' locks wants to see the memory of node %u, of which '%s' "
+			"shows nothing (`local` in struct vb_provider)",
+			space->ops->name, node, space->fabric->ops->name);
+	return vb_fail(-EXDEV, "node %u lives in another process: it is served there", node);
+}
+
 static int start_here(struct vb_lock_space *space, uint16_t node, unsigned worker, unsigned workers,
 		      struct vb_lock_server **out)
 {
@@ -109,9 +125,9 @@ static int start_here(struct vb_lock_space *space, uint16_t node, unsigned worke
 			-EINVAL,
 			"server worker %u of %u on node %u: 1 to %u workers on nodes below %u",
 			worker, workers, node, VB_LOCK_WORKERS_MAX, space->servers);
-	if (vb_local(space->fabric, space->header[node], sizeof(struct vb_lock_header)) == NULL)
-		return vb_fail(-EXDEV, "node %u lives in another process: it is served there",
-			       node);
+	err = check_view(space, node);
+	if (err)
+		return err;
 	err = vb_lock_space_hold(space);
 	if (err)
 		return err;

@@ -158,6 +158,7 @@ int vb_fabric_provide(const struct vb_provider *provider, struct vb_fabric **out
 	f->f.ops = &f->ops;
 	f->f.caps = own_ops.caps;
 	f->f.caps.flags |= provider->recv != NULL ? VB_CAP_SEND : 0;
+	f->f.caps.flags |= provider->local == NULL ? VB_CAP_NO_VIEW : 0;
 	f->f.caps.verb_bound_ns = provider->verb_bound_ns;
 	f->f.nodes = provider->nodes;
 	f->f.node_bytes = provider->node_bytes;

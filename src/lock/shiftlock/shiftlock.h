@@ -226,6 +226,6 @@ unsigned shiftlock_bypass_bound_of(const struct vb_lock_space *space, unsigned c
 		"+ 2 SENDs per writer; READs only behind readers or as a waiting reader",          \
 	.bypass_bound = shiftlock_bypass_bound, .bypass_bound_of = shiftlock_bypass_bound_of,      \
 	.acquire = shiftlock_acquire, .resume = shiftlock_resume, .try_acquire = shiftlock_try,    \
-	.release = shiftlock_release, .serve = shiftlock_serve
+	.release = shiftlock_release, .serve = shiftlock_serve, .serves_by_verbs = true
 
 #endif

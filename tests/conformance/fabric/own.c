@@ -298,6 +298,52 @@ static void test_without_messages(void **state)
 	memory_free(m);
 }
 
+static int opens_at_0(void *ctx, uint16_t node, struct vb_provider_endpoint *out)
+{
+	return node == 0 ? memory_ep_open(ctx, node, out) : -EXDEV;
+}
+
+/* Where no memory is seen a server that goes by verbs runs, at nodes of this process; others are refused. */
+static void test_without_a_view(void **state)
+{
+	struct vb_lock_space_params params = {.lock = "shiftlock", .locks = 10, .servers = 1};
+	struct memory *m = memory_new(2, 1 << 20, BUG_NONE);
+	struct vb_lock_space *space, *other;
+	struct vb_lock_server *server, *none;
+	struct vb_lock_client *me;
+	struct vb_grant g;
+	struct vb_fabric *f;
+	char said[512] = "";
+
+	(void)state;
+	m->p.local = NULL;
+	m->p.ep_open = opens_at_0;
+	assert_int_equal(vb_fabric_provide(&m->p, &f), 0);
+	assert_int_equal(vb_lock_space_open(f, &params, &space), 0);
+	assert_int_equal(vb_lock_server_thread_start(space, 0, &server), 0);
+	assert_int_equal(vb_lock_client_open(space, 0, &me), 0);
+	assert_int_equal(vb_lock_acquire(me, 3, VB_EXCLUSIVE, VB_FOREVER_NS, &g), 0);
+	assert_int_equal(vb_lock_release(me, &g), 0);
+	vb_lock_client_close(me);
+	vb_lock_server_stop(server);
+	assert_int_equal(vb_lock_space_close(space), 0);
+	vb_log_capture_begin(said, sizeof(said));
+	params = (struct vb_lock_space_params){
+		.lock = "rpc", .name = "one", .locks = 10, .servers = 1};
+	assert_int_equal(vb_lock_space_open(f, &params, &other), 0);
+	assert_int_equal(vb_lock_server_start(other, 0, 0, 1, &none), -EXDEV);
+	assert_non_null(strstr(said, "`local`"));
+	assert_int_equal(vb_lock_space_close(other), 0);
+	params = (struct vb_lock_space_params){
+		.lock = "shiftlock", .name = "two", .locks = 10, .servers = 2};
+	assert_int_equal(vb_lock_space_open(f, &params, &other), 0);
+	assert_int_equal(vb_lock_server_start(other, 1, 0, 1, &none), -EXDEV);
+	assert_int_equal(vb_lock_space_close(other), 0);
+	vb_log_capture_end();
+	assert_int_equal(vb_fabric_close(f), 0);
+	memory_free(m);
+}
+
 /* A thread waits in one way. */
 static void test_one_kind_for_a_thread(void **state)
 {
@@ -707,6 +753,7 @@ int main(void)
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_endpoints),
 		cmocka_unit_test(test_without_messages),
+		cmocka_unit_test(test_without_a_view),
 		cmocka_unit_test(test_one_kind_for_a_thread),
 		cmocka_unit_test(test_lost_end),
 		cmocka_unit_test(test_false_end),
