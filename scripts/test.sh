@@ -423,17 +423,24 @@ example_installed() { # COMPILER... FILE
 	local flags
 	flags=$(PKG_CONFIG_PATH=$pc PKG_CONFIG_SYSROOT_DIR=$out/root pkg-config --cflags --libs verbena) ||
 		return
-	case ${!#} in *libuv.c) flags+=" $(pkg-config --cflags --libs libuv)" || return ;; esac
+	case ${!#} in
+	*libuv.c) flags+=" $(pkg-config --cflags --libs libuv)" || return ;;
+	*own_fabric_rdma.c) flags+=" $(pkg-config --cflags --libs libibverbs)" || return ;;
+	esac
 	# shellcheck disable=SC2086
 	"${@:1:$#-1}" -Wall -Wextra -Werror "${@: -1}" -o "$out/example" $flags || return
 	ldd "$out/example" | grep verbena
 	LD_LIBRARY_PATH=$(dirname "$pc") timeout 60 "$out/example"
+	local status=$?
+	# It runs in the RDMA guest (tests/rdma/suites); here it is built, and says that there is no device.
+	case ${!#} in *own_fabric_rdma.c) [ $status != 77 ] || return 0 ;; esac
+	return $status
 }
 
 docs_installed() {
 	{
 		echo README.md
-		find doc examples -name '*.md' -o -name '*.svg' -o -name '*.c' -o -name '*.cpp' -o -name '*.py' \
+		find doc examples -name '*.md' -o -name '*.svg' -o -name '*.[ch]' -o -name '*.cpp' -o -name '*.py' \
 			-o -name '*.service'
 	} | sort >"$out/readable"
 	(cd "$docs" && find . -type f) | sed 's,^\./,,' | sort | diff "$out/readable" -
@@ -474,6 +481,10 @@ stage_package() {
 	for file in "$docs"/examples/*.c; do
 		if [ "${file##*/}" = libuv.c ] && ! pkg-config --exists libuv; then
 			record skip "examples/libuv.c against the installed library" "libuv is not installed (Debian: libuv1-dev)"
+			continue
+		fi
+		if [ "${file##*/}" = own_fabric_rdma.c ] && ! pkg-config --exists libibverbs; then
+			record skip "examples/own_fabric_rdma.c against the installed library" "libibverbs is not installed (Debian: libibverbs-dev)"
 			continue
 		fi
 		check "examples/${file##*/} against the installed library" example_installed gcc "$file"
