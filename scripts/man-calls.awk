@@ -392,8 +392,9 @@ function in_full(words, decl,    main, more, whose) {
 		main = "any thread, but not two at a time for the same " substr(main, match(main, /[a-z]+$/))
 	else if (match(main, /^the [a-z]+'s/)) {
 		whose = substr(main, 5, RLENGTH - 6)
-		main = "only the thread that has opened the " whose substr(main, RLENGTH + 1) ".  From another one, and " \
-			"from a forked child, it does nothing" \
+		main = "only the thread that has opened the " whose substr(main, RLENGTH + 1) \
+			(main ~ /(client|ring)'s/ ? ", or, where that is on a host (vb_host_open), any" : "") \
+			".  From another one, and from a forked child, it does nothing" \
 			(decl ~ /^int / ? " and returns -VB_EFOREIGN" : ", and the log says so")
 	}
 	return main more "."

@@ -39,7 +39,7 @@
  * 40 KiB and one of the fabric's `endpoints`, and what is under way some 6 KiB for its stack.
  *
  * All calls but vb_ring_fd are the ring's thread's: from another one, and from a forked child, they
- * are -VB_EFOREIGN.
+ * are -VB_EFOREIGN.  A ring that any thread may call is opened on a host (verbena/host.h).
  */
 #ifndef VERBENA_ASYNC_H
 #define VERBENA_ASYNC_H

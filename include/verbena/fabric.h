@@ -38,7 +38,8 @@
  *
  * The last line that a header says of a call tells which threads may make it:
  *
- *	the client's    the thread that has opened the client; so with a ring, coordinator or server
+ *	the client's    the thread that has opened the client; so with a ring, coordinator or server.  If
+ *	                the client or ring is on a host (verbena/host.h): any thread, for a client one at a time
  *	any             any thread, several at a time, with the same objects
  *	any, alone      any thread, while no other call with that object is under way
  *	any, one at a time for a name

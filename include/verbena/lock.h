@@ -4,7 +4,8 @@
  *
  * A *lock space* is K locks, numbered 0..K-1, of one protocol, spread over N server nodes.  A
  * *client* takes and gives back locks.  It belongs to the thread (or the coroutine there) that has
- * opened it, and calls from another are refused (-VB_EFOREIGN).  A process may have many clients.
+ * opened it, and calls from another are refused (-VB_EFOREIGN); one that is opened on a host
+ * (verbena/host.h) any thread may call.  A process may have many clients.
  *
  *	vb_lock_space_open(fabric, &(struct vb_lock_space_params){ .lock = "dslr", .locks = 1000 },
  *			   &space);

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "fabric/opened.h"
+#include "task/host.h"
 
 #define NODE_BYTES_MIN 4096ull
 #define OPTIONS_MAX    512
@@ -199,12 +200,26 @@ void vb_poll(void)
 
 int vb_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out)
 {
+	struct vb_host *host;
 	int err;
 
 	if (node >= f->nodes)
 		return vb_fail(-EINVAL, "no node %u: the fabric has 0 to %u", node, f->nodes - 1u);
 	err = vb_sched_ready();
-	return err != 0 ? err : f->ops->ep_open(f, node, out);
+	if (err)
+		return err;
+	host = vb_sched_host(vb_sched_self());
+	if (host != NULL && (f->caps.flags & VB_CAP_VIRTUAL))
+		return vb_fail(-EOPNOTSUPP,
+			       "'%s' lives in the thread that has opened it: nothing of it can be "
+			       "opened on a host",
+			       f->ops->name);
+	err = f->ops->ep_open(f, node, out);
+	if (err == 0 && host != NULL) {
+		(*out)->host = host;
+		vb_host_hold(host);
+	}
+	return err;
 }
 
 void vb_ep_close(struct vb_ep *ep)
@@ -212,8 +227,21 @@ void vb_ep_close(struct vb_ep *ep)
 	/* Its thread's fabric state goes with it: not while a keeper has that. */
 	VB_SCHED_INSIDE(ep != NULL ? ep->sched : NULL);
 
-	if (ep != NULL)
-		ep->ops->ep_close(ep);
+	if (ep == NULL)
+		return;
+	if (ep->host != NULL)
+		vb_host_drop(ep->host);
+	ep->ops->ep_close(ep);
+}
+
+/* And those that it wraps. */
+void vb_ep_leave(struct vb_ep *ep)
+{
+	for (; ep != NULL; ep = ep->lower) {
+		if (ep->host != NULL)
+			vb_host_drop(ep->host);
+		ep->host = NULL;
+	}
 }
 
 void vb_ep_init(struct vb_ep *ep, struct vb_fabric *f, vb_peer self)

@@ -320,6 +320,7 @@ struct vb_ep {
 	uint64_t count[VB_OP_COUNT]; /* verbs posted */
 	struct vb_list waiters;      /* struct vb_ep_waiter: tasks that wait for a message */
 	struct vb_task *caller; /* atomic: whose call on a ring is under way, see verbena/async.h */
+	struct vb_host *host;   /* on whose thread it is, or NULL */
 	void *user;             /* the client's state; NULL until set */
 };
 
@@ -331,6 +332,8 @@ const struct vb_fabric_ops *vb_fabric_find(const char *name);
 
 int vb_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out);
 void vb_ep_close(struct vb_ep *ep);
+/* Its user has closed what it is for, and left it to background work: it no longer keeps a host open. */
+void vb_ep_leave(struct vb_ep *ep);
 /* For backends: what vb_ep has to start with. */
 void vb_ep_init(struct vb_ep *ep, struct vb_fabric *f, vb_peer self);
 

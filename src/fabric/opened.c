@@ -109,6 +109,10 @@ int vb_ep_foreign_thread(const struct vb_ep *ep)
 {
 	if (vb_sched_is_here(ep->sched))
 		return 0;
+	if (vb_ep_is_away(ep))
+		return vb_fail(-VB_EFOREIGN,
+			       "a coordinator or server that is open on a host: it is called "
+			       "in a function that runs there (vb_host_call)");
 	if (ep->forks == vb_forks)
 		return vb_fail(-VB_EFOREIGN,
 			       "a client or coordinator of another thread: only the thread that "

@@ -57,6 +57,13 @@ static inline int vb_ep_check_thread(const struct vb_ep *ep)
 	return vb_likely(vb_sched_quick == ep->sched) ? 0 : vb_ep_foreign_thread(ep);
 }
 
+/* It is a host's, and this is another thread of its process: the call goes there (vb_host_run). */
+static inline bool vb_ep_is_away(const struct vb_ep *ep)
+{
+	return vb_unlikely(ep->host != NULL) && ep->forks == vb_forks &&
+	       !vb_sched_is_here(ep->sched);
+}
+
 /* 0, or -VB_EFOREIGN, said: a forked child. */
 static inline int vb_opened_check_mine(const struct vb_opened *o)
 {

@@ -14,6 +14,7 @@
 #include "lock/claim.h"
 #include "lock/observe.h"
 #include "lock/proxy.h"
+#include "lock/visit.h"
 
 uint64_t vb_lock_now(const struct vb_lock_client *me)
 {
@@ -167,13 +168,29 @@ static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode
 	return conclude(me, c, vb_claim_settle(me, c, until_ns, err), out);
 }
 
+static int run_acquire(void *arg)
+{
+	const struct visit *v = arg;
+
+	return vb_lock_acquire_for(v->me, v->lock, v->mode, v->hold_ns,
+				   visit_left(v->me, v->until_ns), v->grant);
+}
+
 /* Apart, so that who leaves nothing behind pays one branch; and for calls that are not the
  * owner's. */
 static VB_NOINLINE int acquire_kept(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 				    uint32_t leases, uint64_t timeout_ns, struct vb_grant *out)
 {
-	int err = vb_ep_check(me->ep);
+	int err;
 
+	if (vb_ep_is_away(me->ep))
+		return visit(run_acquire, &(struct visit){.me = me,
+							  .grant = out,
+							  .lock = lock,
+							  .hold_ns = leases * me->space->lease_ns,
+							  .until_ns = visit_until(me, timeout_ns),
+							  .mode = mode});
+	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(me->ep->sched);
@@ -263,11 +280,22 @@ static inline int try_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_
 	return conclude(me, c, err, out);
 }
 
+static int run_try(void *arg)
+{
+	const struct visit *v = arg;
+
+	return vb_lock_try(v->me, v->lock, v->mode, v->grant);
+}
+
 static VB_NOINLINE int try_kept(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 				struct vb_grant *out)
 {
-	int err = vb_ep_check(me->ep);
+	int err;
 
+	if (vb_ep_is_away(me->ep))
+		return visit(run_try,
+			     &(struct visit){.me = me, .grant = out, .lock = lock, .mode = mode});
+	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(me->ep->sched);
@@ -306,11 +334,24 @@ static int not_held(const char *what, const struct vb_grant *grant)
 		       what, grant->lock);
 }
 
+static int run_valid(void *arg)
+{
+	const struct visit *v = arg;
+
+	return vb_lock_valid(v->me, v->grant);
+}
+
 bool vb_lock_valid(const struct vb_lock_client *me, const struct vb_grant *grant)
 {
 	const struct vb_claim *c;
 
-	if (vb_any_null(me, grant) || vb_ep_check_thread(me->ep) != 0)
+	if (vb_any_null(me, grant))
+		return false;
+	if (vb_ep_is_away(me->ep))
+		return visit_beside(run_valid, &(struct visit){.me = (struct vb_lock_client *)me,
+							       .grant = (struct vb_grant *)grant}) >
+		       0;
+	if (vb_ep_check_thread(me->ep) != 0)
 		return false;
 	VB_SCHED_INSIDE(me->ep->sched);
 	c = grant->claim;
@@ -383,6 +424,13 @@ static int convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mo
 	return err;
 }
 
+static int run_convert(void *arg)
+{
+	const struct visit *v = arg;
+
+	return vb_lock_convert(v->me, v->grant, v->mode, visit_left(v->me, v->until_ns));
+}
+
 int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mode mode,
 		    uint64_t timeout_ns)
 {
@@ -390,6 +438,11 @@ int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_m
 
 	if (vb_any_null(me, grant))
 		return -EINVAL;
+	if (vb_ep_is_away(me->ep))
+		return visit(run_convert, &(struct visit){.me = me,
+							  .grant = grant,
+							  .until_ns = visit_until(me, timeout_ns),
+							  .mode = mode});
 	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
@@ -443,12 +496,23 @@ static int renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t tim
 	return err;
 }
 
+static int run_renew(void *arg)
+{
+	const struct visit *v = arg;
+
+	return vb_lock_renew(v->me, v->grant, visit_left(v->me, v->until_ns));
+}
+
 int vb_lock_renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t timeout_ns)
 {
 	int err;
 
 	if (vb_any_null(me, grant))
 		return -EINVAL;
+	if (vb_ep_is_away(me->ep))
+		return visit(run_renew, &(struct visit){.me = me,
+							.grant = grant,
+							.until_ns = visit_until(me, timeout_ns)});
 	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
@@ -478,10 +542,20 @@ static inline int release(struct vb_lock_client *me, struct vb_grant *grant)
 	return err;
 }
 
+static int run_release(void *arg)
+{
+	const struct visit *v = arg;
+
+	return vb_lock_release(v->me, v->grant);
+}
+
 static VB_NOINLINE int release_kept(struct vb_lock_client *me, struct vb_grant *grant)
 {
-	int err = vb_ep_check(me->ep);
+	int err;
 
+	if (vb_ep_is_away(me->ep))
+		return visit(run_release, &(struct visit){.me = me, .grant = grant});
+	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(me->ep->sched);
@@ -548,12 +622,21 @@ static int release_together(struct vb_lock_client *me, struct vb_grant grants[],
 	return err;
 }
 
+static int run_release_all(void *arg)
+{
+	const struct visit *v = arg;
+
+	return vb_lock_release_all(v->me, v->grant, v->n);
+}
+
 int vb_lock_release_all(struct vb_lock_client *me, struct vb_grant grants[], unsigned n)
 {
 	int err;
 
 	if (vb_any_null(me) || (n > 0 && vb_any_null(grants)))
 		return -EINVAL;
+	if (vb_ep_is_away(me->ep))
+		return visit(run_release_all, &(struct visit){.me = me, .grant = grants, .n = n});
 	err = vb_ep_check(me->ep);
 	if (err || n == 0)
 		return err;
@@ -600,12 +683,21 @@ static int ask_for_holder(struct vb_lock_client *me, uint64_t lock, struct vb_ho
 	return err;
 }
 
+static int run_holder(void *arg)
+{
+	const struct visit *v = arg;
+
+	return vb_lock_holder(v->me, v->lock, v->holder);
+}
+
 int vb_lock_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out)
 {
 	int err;
 
 	if (vb_any_null(me, out))
 		return -EINVAL;
+	if (vb_ep_is_away(me->ep))
+		return visit(run_holder, &(struct visit){.me = me, .holder = out, .lock = lock});
 	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
@@ -628,18 +720,46 @@ uint64_t vb_lock_age_now(struct vb_lock_client *me)
 	return now != 0 ? now : 1;
 }
 
+static int run_begin(void *arg)
+{
+	const struct visit *v = arg;
+
+	vb_lock_client_begin(v->me, v->age);
+	return 0;
+}
+
 void vb_lock_client_begin(struct vb_lock_client *me, uint64_t age_ns)
 {
-	if (vb_any_null(me) || vb_ep_check(me->ep) != 0)
+	if (vb_any_null(me))
+		return;
+	if (vb_ep_is_away(me->ep)) {
+		(void)visit(run_begin, &(struct visit){.me = me, .age = age_ns});
+		return;
+	}
+	if (vb_ep_check(me->ep) != 0)
 		return;
 	VB_SCHED_INSIDE(me->ep->sched);
 	me->age = age_ns != 0 ? age_ns : vb_lock_age_now(me);
 	me->age_given = true;
 }
 
+static int run_age(void *arg)
+{
+	struct visit *v = arg;
+
+	v->age = vb_lock_client_age(v->me);
+	return 0;
+}
+
 uint64_t vb_lock_client_age(const struct vb_lock_client *me)
 {
-	if (me == NULL || vb_ep_check_thread(me->ep) != 0)
+	struct visit v = {.me = (struct vb_lock_client *)me};
+
+	if (me == NULL)
+		return 0;
+	if (vb_ep_is_away(me->ep))
+		return visit_beside(run_age, &v) == 0 ? v.age : 0;
+	if (vb_ep_check_thread(me->ep) != 0)
 		return 0;
 	VB_SCHED_INSIDE(me->ep->sched);
 	return me->age;

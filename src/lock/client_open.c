@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening and closing clients; what a closed one leaves behind is in ghost.c. */
 #define VB_LOG_ROOM "lock"
+#include <verbena/host.h>
+
 #include "base/log.h"
 #include "lock/board.h"
 #include "lock/claim.h"
 #include "lock/proxy.h"
 #include "lock/observe.h"
+#include "task/host.h"
 
 /* How many numbers of holds a client may use up: one per millisecond for 34 years. */
 #define HOLDS_EACH (1ull << 40)
@@ -107,6 +110,33 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 	return 0;
 }
 
+struct opening {
+	struct vb_lock_space *space;
+	uint16_t node;
+	struct vb_lock_client *client;
+};
+
+static int run_open(void *arg)
+{
+	struct opening *o = arg;
+
+	return vb_lock_client_open(o->space, o->node, &o->client);
+}
+
+int vb_host_client_open(struct vb_host *host, struct vb_lock_space *space, uint16_t node,
+			struct vb_lock_client **out)
+{
+	struct opening o = {.space = space, .node = node};
+	int err;
+
+	if (vb_any_null(host, space, out))
+		return -EINVAL;
+	err = vb_host_run(host, NULL, run_open, &o);
+	if (err == 0)
+		*out = o.client;
+	return err;
+}
+
 static void close_place(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	if (c->state == CLAIM_PROXY)
@@ -130,11 +160,24 @@ static void release_held(struct vb_lock_client *me)
 	vb_lock_part(me, outermost);
 }
 
+static int run_close(void *arg)
+{
+	vb_lock_client_close(arg);
+	return 0;
+}
+
 void vb_lock_client_close(struct vb_lock_client *me)
 {
 	uint64_t wait_ns, until_ns;
 
-	if (!me || vb_ep_check(me->ep) != 0)
+	if (!me)
+		return;
+	/* Whose call it is would be in the endpoint, which goes: that nobody else's is under way is seen there. */
+	if (vb_ep_is_away(me->ep)) {
+		(void)vb_host_run(me->ep->host, NULL, run_close, me);
+		return;
+	}
+	if (vb_ep_check(me->ep) != 0)
 		return;
 	VB_SCHED_INSIDE(me->ep->sched);
 	if (me->n_used > 0)

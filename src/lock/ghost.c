@@ -81,6 +81,7 @@ void vb_ghost_begin(struct vb_lock_client *me)
 	struct vb_lock_space *space = me->space;
 
 	me->ghost = true;
+	vb_ep_leave(me->ep);
 	lock_ghosts(space);
 	vb_list_push(&space->ghosts, &me->in_ghosts);
 	/* vb_lock_space_close waits for the ghosts, and must find this one. */

@@ -57,6 +57,7 @@
 
 #include "base/log.h"
 #include "lock/header.h"
+#include "task/host.h"
 
 #define MAGIC        0x4e31ull /* "N1" */
 #define BYTES_USUAL  49u
@@ -476,6 +477,34 @@ static int check_client(const struct vb_names *d, const struct vb_lock_client *m
 	return err;
 }
 
+/* By another thread, of a client on a host: the call is made there (lock/visit.h). */
+struct asked {
+	struct vb_names *names;
+	struct vb_lock_client *me;
+	const void *name;
+	void *out;
+	size_t bytes, *filled;
+	uint64_t lock, *found;
+	vb_names_fn fn;
+	void *user;
+	bool gives;
+};
+
+static int go_and_ask(int (*run)(void *arg), struct asked *a)
+{
+	return vb_host_run(a->me->ep->host, &a->me->ep->caller, run, a);
+}
+
+static int lock_of(struct vb_names *d, struct vb_lock_client *me, const void *name, size_t bytes,
+		   bool gives, uint64_t *lock);
+
+static int run_lock_of(void *arg)
+{
+	const struct asked *a = arg;
+
+	return lock_of(a->names, a->me, a->name, a->bytes, a->gives, a->found);
+}
+
 static int lock_of(struct vb_names *d, struct vb_lock_client *me, const void *name, size_t bytes,
 		   bool gives, uint64_t *lock)
 {
@@ -483,6 +512,13 @@ static int lock_of(struct vb_names *d, struct vb_lock_client *me, const void *na
 	struct wanted w;
 	int err;
 
+	if (vb_ep_is_away(me->ep))
+		return go_and_ask(run_lock_of, &(struct asked){.names = d,
+							       .me = me,
+							       .name = name,
+							       .bytes = bytes,
+							       .gives = gives,
+							       .found = lock});
 	err = check_client(d, me);
 	if (err)
 		return err;
@@ -539,6 +575,13 @@ static size_t name_in(const struct vb_names *d, const uint64_t *place, unsigned 
 	return bytes;
 }
 
+static int run_of(void *arg)
+{
+	const struct asked *a = arg;
+
+	return vb_names_of(a->names, a->me, a->lock, a->out, a->bytes, a->filled);
+}
+
 int vb_names_of(struct vb_names *d, struct vb_lock_client *me, uint64_t lock, void *name,
 		size_t room, size_t *bytes)
 {
@@ -550,6 +593,13 @@ int vb_names_of(struct vb_names *d, struct vb_lock_client *me, uint64_t lock, vo
 
 	if (vb_any_null(d, me, name, bytes))
 		return -EINVAL;
+	if (vb_ep_is_away(me->ep))
+		return go_and_ask(run_of, &(struct asked){.names = d,
+							  .me = me,
+							  .lock = lock,
+							  .out = name,
+							  .bytes = room,
+							  .filled = bytes});
 	err = check_client(d, me);
 	if (err)
 		return err;
@@ -604,12 +654,23 @@ static int each_of(struct vb_names *d, struct vb_lock_client *me, uint16_t node,
 	return 0;
 }
 
+static int run_each(void *arg)
+{
+	const struct asked *a = arg;
+
+	return vb_names_each(a->names, a->me, a->fn, a->user);
+}
+
 int vb_names_each(struct vb_names *names, struct vb_lock_client *client, vb_names_fn fn, void *user)
 {
 	int err;
 
 	if (vb_any_null(names, client, fn))
 		return -EINVAL;
+	if (vb_ep_is_away(client->ep))
+		return go_and_ask(
+			run_each,
+			&(struct asked){.names = names, .me = client, .fn = fn, .user = user});
 	err = check_client(names, client);
 	if (err)
 		return err;

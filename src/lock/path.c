@@ -11,12 +11,15 @@
 #include "base/log.h"
 #include "base/sometimes.h"
 #include "lock/claim.h"
+#include "lock/visit.h"
 
 struct walk {
 	struct vb_lock_client *me;
 	const uint64_t *path;
 	struct vb_grant *grants;
 	uint64_t until_ns;
+	unsigned n;
+	enum vb_mode mode;
 	/* The modes of the locks that were held already. */
 	enum vb_mode before[VB_PATH_MAX];
 };
@@ -131,17 +134,28 @@ static void undo(struct walk *w, unsigned n)
 	}
 }
 
+/* A host's client, called by another thread: the call is made there. */
+static int run_path(void *arg)
+{
+	const struct walk *w = arg;
+
+	return vb_lock_acquire_path(w->me, w->path, w->n, w->mode, time_left(w), w->grants);
+}
+
 int vb_lock_acquire_path(struct vb_lock_client *me, const uint64_t *path, unsigned n,
 			 enum vb_mode mode, uint64_t timeout_ns, struct vb_grant grants[])
 {
 	enum vb_mode intent = reads_only(mode) ? VB_INTENT_SHARED : VB_INTENT_EXCLUSIVE;
-	struct walk w = {.me = me, .path = path, .grants = grants, .until_ns = VB_FOREVER};
+	struct walk w = {.me = me, .path = path, .grants = grants, .n = n, .mode = mode};
 	bool outermost;
 	unsigned i;
 	int err;
 
 	if (vb_any_null(me, path, grants))
 		return -EINVAL;
+	w.until_ns = visit_until(me, timeout_ns);
+	if (vb_ep_is_away(me->ep))
+		return vb_host_run(me->ep->host, &me->ep->caller, run_path, &w);
 	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
@@ -149,11 +163,6 @@ int vb_lock_acquire_path(struct vb_lock_client *me, const uint64_t *path, unsign
 	err = check_path(me, path, n, mode);
 	if (err)
 		return err;
-	if (timeout_ns != VB_FOREVER_NS) {
-		uint64_t now = vb_ep_now(me->ep);
-
-		w.until_ns = now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
-	}
 	outermost = vb_lock_join(me);
 	for (i = 0; i < n; i++) {
 		err = step(&w, i, i + 1 < n ? intent : mode);

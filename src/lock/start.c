@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/sometimes.h"
 #include "fabric/opened.h"
-#include "lock/lock.h"
+#include "lock/visit.h"
 #include "task/ring.h"
 
 struct started {
@@ -25,6 +25,16 @@ static int run_acquire(struct vb_ring_op *op)
 
 	memcpy(&s, op->own, sizeof(s));
 	return vb_lock_acquire(s.client, s.lock, s.mode, s.timeout_ns, s.grant);
+}
+
+/* On a host: the timeout counts from the start, and is when it is over. */
+static int run_hosted_acquire(struct vb_ring_op *op)
+{
+	struct started s;
+
+	memcpy(&s, op->own, sizeof(s));
+	return vb_lock_acquire(s.client, s.lock, s.mode, visit_left(s.client, s.timeout_ns),
+			       s.grant);
 }
 
 static int run_release(struct vb_ring_op *op)
@@ -68,9 +78,14 @@ static int renew_by(const struct started *s, uint64_t last_ns, uint64_t pause_ns
 static int run_keep(struct vb_ring_op *op)
 {
 	struct started s;
-	int err = 0;
+	int err;
 
 	memcpy(&s, op->own, sizeof(s));
+	/* On a host nobody has looked yet. */
+	err = vb_lock_renews(s.client, s.grant);
+	if (err <= 0)
+		return err;
+	err = 0;
 	while (err == 0) {
 		uint64_t end = s.grant->claim->valid_until_ns, now = vb_ep_now(s.client->ep);
 		uint64_t left = end > now ? end - now : 0;
@@ -86,11 +101,20 @@ static int run_keep(struct vb_ring_op *op)
 
 /* ---- what is started ---- */
 
-/* The ring and the client are this thread's, and the client has nothing under way. */
+/* The ring and the client are this thread's, and the client has nothing under way.  Or they are a host's, and
+ * that is looked at there. */
 static int check(struct vb_ring *ring, const struct vb_lock_client *me)
 {
-	int err = vb_ep_check(me->ep);
+	struct vb_host *host = vb_ring_host(ring);
+	int err;
 
+	if (host != NULL && me->ep->host == host)
+		return vb_host_check(host);
+	if (host != NULL || vb_ep_is_away(me->ep))
+		return vb_fail(-VB_EFOREIGN,
+			       "the ring and the client are not of one host: open both on "
+			       "it (vb_host_ring_open, vb_host_client_open)");
+	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
 	if (vb_ring_sched(ring) != me->ep->sched)
@@ -102,13 +126,21 @@ static int check(struct vb_ring *ring, const struct vb_lock_client *me)
 static int start(struct vb_ring_op *op, const struct started *call, uint64_t *id)
 {
 	struct vb_sched *s = call->client->ep->sched;
+	bool hosted = vb_ring_host(op->ring) != NULL;
 	int err;
 
 	op->caller = &call->client->ep->caller;
 	memcpy(op->own, call, sizeof(*call));
 	err = vb_ring_go(op, id);
-	vb_keeper_settle(s);
+	if (!hosted)
+		vb_keeper_settle(s);
 	return err;
+}
+
+/* For VB_SCHED_INSIDE: NULL if they are a host's. */
+static struct vb_sched *own_sched(const struct vb_ring *ring)
+{
+	return vb_ring_host(ring) == NULL ? vb_ring_sched(ring) : NULL;
 }
 
 /* Where verbs complete inline and nobody else has to answer, a lock that is free is had without a task. */
@@ -130,8 +162,8 @@ int vb_lock_acquire_start(struct vb_ring *ring, struct vb_lock_client *me, uint6
 	err = check(ring, me);
 	if (err)
 		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
-	if (is_inline(me)) {
+	VB_SCHED_INSIDE(own_sched(ring));
+	if (own_sched(ring) != NULL && is_inline(me)) {
 		err = vb_lock_try(me, lock, mode, out);
 		if (err != -EAGAIN)
 			return err;
@@ -139,7 +171,9 @@ int vb_lock_acquire_start(struct vb_ring *ring, struct vb_lock_client *me, uint6
 	err = vb_ring_take(ring, tag, &op);
 	if (err)
 		return err;
-	op->run = run_acquire;
+	op->run = own_sched(ring) != NULL ? run_acquire : run_hosted_acquire;
+	if (own_sched(ring) == NULL)
+		timeout_ns = visit_until(me, timeout_ns);
 	return start(op,
 		     &(struct started){.client = me,
 				       .grant = out,
@@ -160,7 +194,7 @@ int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *me, struc
 	err = check(ring, me);
 	if (err)
 		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_SCHED_INSIDE(own_sched(ring));
 	err = vb_ring_take(ring, tag, &op);
 	if (err)
 		return err;
@@ -179,8 +213,8 @@ int vb_lock_keep_start(struct vb_ring *ring, struct vb_lock_client *me, struct v
 	err = check(ring, me);
 	if (err)
 		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
-	err = vb_lock_renews(me, grant);
+	VB_SCHED_INSIDE(own_sched(ring));
+	err = own_sched(ring) != NULL ? vb_lock_renews(me, grant) : 1;
 	if (err <= 0)
 		return err;
 	err = vb_ring_take(ring, tag, &op);

@@ -99,6 +99,7 @@ struct vb_sched {
 	bool gone;             /* atomic, the owner's: he has said that he goes */
 	bool orphan;           /* atomic: the owner's thread has ended */
 	bool has_keeper;       /* the owner's */
+	struct vb_host *host;  /* whose thread this is, or NULL; that thread's */
 	pthread_t keeper;
 	pthread_mutex_t env_lock; /* of env, and of what its interrupt looks at */
 };
@@ -163,6 +164,9 @@ void vb_sched_root_wait(struct vb_sched *s);
 void vb_sched_root_yield(struct vb_sched *s);
 /* One round, and an idle wait if nobody is ready: for the keeper. */
 void vb_sched_step(struct vb_sched *s);
+/* Its parts.  One round: true if somebody is ready for another one. */
+bool vb_sched_turn(struct vb_sched *s);
+void vb_sched_idle(struct vb_sched *s);
 /* Round after round; see vb_sched_run. */
 int vb_sched_rounds(struct vb_sched *s, const bool *stop, uint64_t until_ns);
 
@@ -203,6 +207,12 @@ void vb_sched_call_end(struct vb_sched *s);
 int vb_keeper_go(struct vb_sched *s);
 /* Whether he has, and has not come back since.  By the owner. */
 bool vb_keeper_is_gone(const struct vb_sched *s);
+/* The calling thread is a host's from now on. */
+void vb_keeper_host_begin(struct vb_sched *s, struct vb_host *host);
+/* It goes round: takes what was posted, runs what is ready, until there is no more to take for ever. */
+void vb_keeper_host(struct vb_sched *s, bool (*take)(void *arg), void *arg);
+/* By another thread: something was posted. */
+void vb_keeper_call(struct vb_sched *s);
 /* In idle: sleeps so long at most, if it is the keeper that idles; else false. */
 bool vb_keeper_nap(struct vb_sched *s, uint64_t ns);
 

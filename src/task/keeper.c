@@ -193,15 +193,21 @@ static void lend(struct vb_sched *s)
 		turn_wake(s);
 }
 
-static void wait_for_keeper(struct vb_sched *s)
+/* Ends idle, or a nap of the keeper. */
+static void interrupt(struct vb_sched *s)
 {
-	uint32_t turn;
-
 	pthread_mutex_lock(&s->env_lock);
 	if (s->env->interrupt != NULL)
 		s->env->interrupt(s);
 	pthread_mutex_unlock(&s->env_lock);
 	turn_wake(s);
+}
+
+static void wait_for_keeper(struct vb_sched *s)
+{
+	uint32_t turn;
+
+	interrupt(s);
 	while ((turn = turn_get(s)) == TURN_WANTED)
 		turn_sleep(s, turn, 0);
 }
@@ -327,6 +333,43 @@ void vb_keeper_end(struct vb_sched *s)
 	turn_wake(s);
 	pthread_join(s->keeper, NULL);
 	s->has_keeper = false;
+}
+
+/* ---- a host's thread (host.c) ---- */
+
+/* Its calls are never quick: there may always be others under way. */
+void vb_keeper_host_begin(struct vb_sched *s, struct vb_host *host)
+{
+	s->host = host;
+	vb_sched_call_begin(s);
+}
+
+void vb_keeper_host(struct vb_sched *s, bool (*take)(void *arg), void *arg)
+{
+	s->face.current = NULL;
+	for (;;) {
+		__atomic_store_n(&s->face.turn, TURN_KEEPER, __ATOMIC_SEQ_CST);
+		if (!take(arg))
+			break;
+		if (vb_sched_turn(s))
+			continue;
+		/* Nobody waits for anything: then not in the environment's way, which spins and looks. */
+		if (s->tasks == 0 && vb_wheel_empty(&s->wheel))
+			turn_sleep(s, TURN_KEEPER, 0);
+		else
+			vb_sched_idle(s);
+	}
+	__atomic_store_n(&s->face.turn, TURN_OWNER, __ATOMIC_SEQ_CST);
+	s->face.current = &s->root;
+	s->host = NULL;
+	vb_sched_call_end(s);
+}
+
+/* Also where another thread has changed it: that one may be off its core, and the host asleep. */
+void vb_keeper_call(struct vb_sched *s)
+{
+	(void)turn_change(s, TURN_KEEPER, TURN_WANTED);
+	interrupt(s);
 }
 
 bool vb_keeper_inherit(struct vb_sched *s)

@@ -16,11 +16,18 @@
  * Both do so in one total order, so one of them sees the other.  The bell is an eventfd.  `rung` is
  * set after it was rung, so that an owner who finds it not set has a descriptor that is readable for
  * nothing once, never one that stays silent.
+ *
+ * A host's ring (host.c) is any thread's.  Its calls are posted, and begin, are cancelled and end on the
+ * host's thread; what starters, readers and that thread have in common they change under the ring's lock,
+ * and who waits sleeps on its condition.  The cancellation of a call is posted as well, behind its
+ * beginning, and a call that has ended meanwhile keeps its place until that has been run.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #define VB_LOG_ROOM "task"
@@ -34,11 +41,17 @@
 
 struct vb_ring {
 	struct vb_sched *sched;
+	struct vb_host *host; /* NULL: a thread's own */
 	uint32_t forks;
 	uint32_t depth;
 	uint32_t mask; /* of the queue's places */
 	size_t stack_bytes;
 	int fd;
+
+	/* A host's: of all that follows.  The condition is for those who wait. */
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	unsigned sleepers;
 
 	/* Whoever's who has the scheduler. */
 	struct vb_ring_op *ops;
@@ -60,10 +73,35 @@ struct vb_sched *vb_ring_sched(const struct vb_ring *r)
 	return r->sched;
 }
 
+struct vb_host *vb_ring_host(const struct vb_ring *r)
+{
+	return r->host;
+}
+
+/* For VB_SCHED_INSIDE: NULL if it is a host's. */
+static struct vb_sched *own_sched(const struct vb_ring *r)
+{
+	return r->host == NULL ? r->sched : NULL;
+}
+
+static void lock(struct vb_ring *r)
+{
+	if (r->host != NULL)
+		pthread_mutex_lock(&r->lock);
+}
+
+static void unlock(struct vb_ring *r)
+{
+	if (r->host != NULL)
+		pthread_mutex_unlock(&r->lock);
+}
+
 /* ---- whose call is it? ---- */
 
 static int check(const struct vb_ring *r)
 {
+	if (r->host != NULL)
+		return vb_host_check(r->host);
 	if (vb_likely(r->forks == vb_forks && vb_sched_is_here(r->sched)))
 		return 0;
 	if (r->forks != vb_forks)
@@ -81,6 +119,8 @@ static int check_owner(const struct vb_ring *r)
 
 	if (err)
 		return err;
+	if (r->host != NULL)
+		return vb_host_check_outside();
 	if (vb_sched_mine == r->sched && r->sched->face.current != &r->sched->root)
 		return vb_fail(-EINVAL, "a call that is under way on a ring may not reap, wait, "
 					"arm or close: that is its thread's");
@@ -102,6 +142,8 @@ static void push(struct vb_ring *r, void *tag, int result)
 	__atomic_store_n(&r->head, r->head + 1, __ATOMIC_SEQ_CST);
 	if (r->waiter != NULL)
 		vb_task_wake(r->waiter);
+	if (r->sleepers > 0)
+		pthread_cond_broadcast(&r->ended);
 	if (__atomic_exchange_n(&r->armed, false, __ATOMIC_SEQ_CST)) {
 		ssize_t n = write(r->fd, &one, sizeof(one));
 
@@ -123,6 +165,21 @@ static void put_back(struct vb_ring_op *op)
 	r->free = (uint32_t)(op - r->ops) + 1;
 }
 
+/* On a host. */
+static void hosted_end(struct vb_ring_op *op, int result)
+{
+	struct vb_ring *r = op->ring;
+	void *tag = op->tag;
+
+	pthread_mutex_lock(&r->lock);
+	op->live = false;
+	if (!op->told)
+		put_back(op);
+	r->under_way--;
+	push(r, tag, result);
+	pthread_mutex_unlock(&r->lock);
+}
+
 static void op_body(void *arg)
 {
 	struct vb_ring_op *op = arg;
@@ -135,6 +192,10 @@ static void op_body(void *arg)
 	if (op->caller)
 		__atomic_store_n(op->caller, NULL, __ATOMIC_RELAXED);
 	op->task = NULL;
+	if (r->host != NULL) {
+		hosted_end(op, result);
+		return;
+	}
 	if (op->starting) {
 		op->result = result;
 		return;
@@ -147,18 +208,20 @@ static void op_body(void *arg)
 
 int vb_ring_take(struct vb_ring *r, void *tag, struct vb_ring_op **out)
 {
-	struct vb_ring_op *op;
+	struct vb_ring_op *op = NULL;
 
-	if (__atomic_add_fetch(&r->open, 1, __ATOMIC_ACQUIRE) > r->depth) {
+	lock(r);
+	if (__atomic_add_fetch(&r->open, 1, __ATOMIC_ACQUIRE) <= r->depth && r->free != 0) {
+		op = &r->ops[r->free - 1];
+		r->free = op->next;
+	} else
 		__atomic_fetch_sub(&r->open, 1, __ATOMIC_RELAXED);
+	unlock(r);
+	if (op == NULL)
 		return vb_fail(-ENOSPC,
 			       "%u calls are under way on this ring or not reaped, which is its "
 			       "depth: reap, or open it with a larger one",
 			       r->depth);
-	}
-	vb_assert(r->free != 0);
-	op = &r->ops[r->free - 1];
-	r->free = op->next;
 	op->tag = tag;
 	op->caller = NULL;
 	*out = op;
@@ -173,13 +236,47 @@ static int conclude(struct vb_ring_op *op, int result)
 	return result;
 }
 
+static uint64_t id_of(const struct vb_ring_op *op)
+{
+	return (uint64_t)op->turn << 32 | (uint32_t)(op - op->ring->ops);
+}
+
+static void hosted_begin(struct vb_post *post)
+{
+	struct vb_ring_op *op = vb_container_of(post, struct vb_ring_op, begin);
+	struct vb_ring *r = op->ring;
+	int err = vb_host_spawn(r->host, op->caller, op_body, op, r->stack_bytes, &op->task);
+
+	if (err)
+		hosted_end(op, err);
+}
+
+static int hosted_go(struct vb_ring_op *op, uint64_t *id)
+{
+	struct vb_ring *r = op->ring;
+
+	/* Once it is posted it may have ended. */
+	if (id)
+		*id = id_of(op);
+	pthread_mutex_lock(&r->lock);
+	op->live = true;
+	r->under_way++;
+	pthread_mutex_unlock(&r->lock);
+	op->begin.run = hosted_begin;
+	vb_host_post(r->host, &op->begin);
+	return VB_STARTED;
+}
+
 int vb_ring_go(struct vb_ring_op *op, uint64_t *id)
 {
 	struct vb_ring *r = op->ring;
 	const struct vb_task_params params = {.name = "a call on a ring",
 					      .stack_bytes = r->stack_bytes};
-	int err = vb_task_spawn(r->sched, op_body, op, &params, &op->task);
+	int err;
 
+	if (r->host != NULL)
+		return hosted_go(op, id);
+	err = vb_task_spawn(r->sched, op_body, op, &params, &op->task);
 	if (err)
 		return conclude(op, err);
 	op->starting = true;
@@ -190,7 +287,7 @@ int vb_ring_go(struct vb_ring_op *op, uint64_t *id)
 	if (op->caller)
 		__atomic_store_n(op->caller, op->task, __ATOMIC_RELAXED);
 	if (id)
-		*id = (uint64_t)op->turn << 32 | (uint32_t)(op - r->ops);
+		*id = id_of(op);
 	r->under_way++;
 	vb_sched_call_begin(r->sched);
 	return VB_STARTED;
@@ -203,29 +300,17 @@ struct any {
 
 static int run_any(struct vb_ring_op *op)
 {
-	uint32_t forks = vb_forks;
 	struct any any;
-	int result;
 
 	memcpy(&any, op->own, sizeof(any));
-	result = any.call(any.arg);
-
-	/* What else is under way is the parent's. */
-	if (vb_unlikely(forks != vb_forks)) {
-		vb_error("a child that was forked in a call on a ring has returned from it, and "
-			 "is ended: it should have ended by exec or _exit");
-		_exit(127);
-	}
-	return result <= 0
-		       ? result
-		       : vb_fail(-EINVAL, "a call on a ring returned %d: results are 0 or negative",
-				 result);
+	return vb_host_any(any.call, any.arg);
 }
 
 int vb_ring_call(struct vb_ring *r, vb_ring_fn call, void *arg, void *tag, uint64_t *id)
 {
 	const struct any any = {.call = call, .arg = arg};
 	struct vb_ring_op *op;
+	struct vb_sched *own;
 	int err;
 
 	if (vb_any_null(r, call))
@@ -233,15 +318,54 @@ int vb_ring_call(struct vb_ring *r, vb_ring_fn call, void *arg, void *tag, uint6
 	err = check(r);
 	if (err)
 		return err;
-	VB_SCHED_INSIDE(r->sched);
+	VB_SCHED_INSIDE(own_sched(r));
 	err = vb_ring_take(r, tag, &op);
 	if (err)
 		return err;
 	op->run = run_any;
 	memcpy(op->own, &any, sizeof(any));
+	own = own_sched(r);
 	err = vb_ring_go(op, id);
-	vb_keeper_settle(r->sched);
+	if (own != NULL)
+		vb_keeper_settle(own);
 	return err;
+}
+
+static void hosted_cancel_now(struct vb_post *post)
+{
+	struct vb_ring_op *op = vb_container_of(post, struct vb_ring_op, cancel);
+	struct vb_ring *r = op->ring;
+	bool live;
+
+	pthread_mutex_lock(&r->lock);
+	live = op->live;
+	op->told = false;
+	if (!live)
+		put_back(op);
+	pthread_mutex_unlock(&r->lock);
+	if (live)
+		vb_task_cancel(op->task);
+}
+
+static int hosted_cancel(struct vb_ring *r, uint64_t id)
+{
+	struct vb_ring_op *op = (uint32_t)id < r->depth ? &r->ops[(uint32_t)id] : NULL;
+	bool live, post = false;
+
+	if (op == NULL)
+		return -ENOENT;
+	pthread_mutex_lock(&r->lock);
+	live = op->live && op->turn == id >> 32;
+	if (live) {
+		post = !op->told;
+		op->told = true;
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (post) {
+		op->cancel.run = hosted_cancel_now;
+		vb_host_post(r->host, &op->cancel);
+	}
+	return live ? 0 : -ENOENT;
 }
 
 int vb_ring_cancel(struct vb_ring *r, uint64_t id)
@@ -254,6 +378,8 @@ int vb_ring_cancel(struct vb_ring *r, uint64_t id)
 	err = check(r);
 	if (err)
 		return err;
+	if (r->host != NULL)
+		return hosted_cancel(r, id);
 	VB_SCHED_INSIDE(r->sched);
 	op = (uint32_t)id < r->depth ? &r->ops[(uint32_t)id] : NULL;
 	if (op == NULL || op->turn != id >> 32 || op->task == NULL)
@@ -274,21 +400,53 @@ int vb_ring_reap(struct vb_ring *r, struct vb_completion done[], unsigned most)
 	err = check_owner(r);
 	if (err)
 		return err;
-	if (is_empty(r) && __atomic_load_n(&r->open, __ATOMIC_RELAXED) > 0 &&
+	if (r->host == NULL && is_empty(r) && __atomic_load_n(&r->open, __ATOMIC_RELAXED) > 0 &&
 	    !vb_keeper_is_gone(r->sched))
 		vb_poll();
+	lock(r);
 	while (n < most && n < INT32_MAX && !is_empty(r)) {
 		done[n++] = r->done[r->tail & r->mask];
 		r->tail++;
 	}
+	unlock(r);
 	/* The places are free: whoever takes one writes behind our reads. */
 	__atomic_fetch_sub(&r->open, n, __ATOMIC_RELEASE);
 	return (int)n;
 }
 
+static uint64_t end_of(uint64_t now, uint64_t timeout_ns)
+{
+	return timeout_ns == VB_FOREVER_NS || now + timeout_ns < now ? VB_FOREVER
+								     : now + timeout_ns;
+}
+
+static int hosted_wait(struct vb_ring *r, uint64_t timeout_ns)
+{
+	uint64_t until_ns = end_of(vb_clock_gettime_ns(), timeout_ns);
+	const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000ull),
+				       .tv_nsec = (long)(until_ns % 1000000000ull)};
+	int err = 0;
+
+	pthread_mutex_lock(&r->lock);
+	r->sleepers++;
+	while (is_empty(r) && err == 0) {
+		if (r->under_way == 0)
+			err = -ENOENT;
+		else if (until_ns == VB_FOREVER)
+			pthread_cond_wait(&r->ended, &r->lock);
+		else
+			err = -pthread_cond_timedwait(&r->ended, &r->lock, &until);
+	}
+	if (!is_empty(r))
+		err = 0;
+	r->sleepers--;
+	pthread_mutex_unlock(&r->lock);
+	return err;
+}
+
 int vb_ring_wait(struct vb_ring *r, uint64_t timeout_ns)
 {
-	uint64_t until_ns = VB_FOREVER;
+	uint64_t until_ns;
 	int err;
 
 	if (vb_any_null(r))
@@ -296,12 +454,10 @@ int vb_ring_wait(struct vb_ring *r, uint64_t timeout_ns)
 	err = check_owner(r);
 	if (err)
 		return err;
+	if (r->host != NULL)
+		return hosted_wait(r, timeout_ns);
 	VB_SCHED_INSIDE(r->sched);
-	if (timeout_ns != VB_FOREVER_NS) {
-		uint64_t now = vb_sched_now(r->sched);
-
-		until_ns = now + timeout_ns < now ? VB_FOREVER : now + timeout_ns;
-	}
+	until_ns = end_of(vb_sched_now(r->sched), timeout_ns);
 	while (is_empty(r)) {
 		if (r->under_way == 0)
 			return -ENOENT;
@@ -321,6 +477,7 @@ int vb_ring_fd(const struct vb_ring *r)
 
 int vb_ring_arm(struct vb_ring *r)
 {
+	bool any;
 	uint64_t times;
 	int err;
 
@@ -329,13 +486,16 @@ int vb_ring_arm(struct vb_ring *r)
 	err = check_owner(r);
 	if (err)
 		return err;
+	lock(r);
 	if (__atomic_exchange_n(&r->rung, false, __ATOMIC_SEQ_CST))
 		(void)!read(r->fd, &times, sizeof(times));
 	__atomic_store_n(&r->armed, true, __ATOMIC_SEQ_CST);
-	if (!is_empty(r)) {
+	any = !is_empty(r);
+	if (any)
 		__atomic_store_n(&r->armed, false, __ATOMIC_SEQ_CST);
-		return -EAGAIN;
-	}
+	unlock(r);
+	if (any || r->host != NULL)
+		return any ? -EAGAIN : 0;
 	err = vb_keeper_go(r->sched);
 	if (err)
 		__atomic_store_n(&r->armed, false, __ATOMIC_SEQ_CST);
@@ -359,6 +519,11 @@ static void ring_free(struct vb_ring *r)
 {
 	if (r->fd >= 0)
 		close(r->fd);
+	if (r->host != NULL) {
+		pthread_cond_destroy(&r->ended);
+		pthread_mutex_destroy(&r->lock);
+		vb_host_drop(r->host);
+	}
 	free(r->ops);
 	free(r->done);
 	free(r);
@@ -374,22 +539,11 @@ static uint32_t places(uint32_t depth)
 	return n;
 }
 
-int vb_ring_open(const struct vb_ring_params *params, struct vb_ring **out)
+/* Without a scheduler. */
+static int ring_new(const struct vb_ring_params *params, struct vb_ring **out)
 {
-	static const struct vb_ring_params none;
-	struct vb_ring *r;
-	int err;
+	struct vb_ring *r = calloc(1, sizeof(*r));
 
-	if (vb_any_null(out))
-		return -EINVAL;
-	if (params == NULL)
-		params = &none;
-	err = check_params(params);
-	if (!err)
-		err = vb_sched_ready();
-	if (err)
-		return err;
-	r = calloc(1, sizeof(*r));
 	if (r == NULL)
 		return vb_fail(-ENOMEM, "no memory for a ring");
 	r->depth = params->depth != 0 ? params->depth : DEPTH_DEFAULT;
@@ -404,14 +558,68 @@ int vb_ring_open(const struct vb_ring_params *params, struct vb_ring **out)
 		ring_free(r);
 		return vb_fail(-ENOMEM, "a ring for %u calls could not be made: %s", depth, lacks);
 	}
-	r->sched = vb_sched_self();
-	vb_keeper_settle(r->sched);
 	r->forks = vb_forks;
 	r->stack_bytes = params->stack_bytes;
 	for (uint32_t i = r->depth; i-- > 0;) {
 		r->ops[i].ring = r;
 		put_back(&r->ops[i]);
 	}
+	*out = r;
+	return 0;
+}
+
+static const struct vb_ring_params no_params;
+
+int vb_ring_open(const struct vb_ring_params *params, struct vb_ring **out)
+{
+	struct vb_ring *r;
+	int err;
+
+	if (vb_any_null(out))
+		return -EINVAL;
+	if (params == NULL)
+		params = &no_params;
+	err = check_params(params);
+	if (!err)
+		err = vb_sched_ready();
+	if (!err && vb_sched_mine != NULL && vb_sched_host(vb_sched_mine) != NULL)
+		err = vb_fail(-EINVAL, "a function on a host opens no ring of its thread, which "
+				       "never reaps: call vb_host_ring_open");
+	if (!err)
+		err = ring_new(params, &r);
+	if (err)
+		return err;
+	r->sched = vb_sched_self();
+	vb_keeper_settle(r->sched);
+	*out = r;
+	return 0;
+}
+
+int vb_host_ring_open(struct vb_host *h, const struct vb_ring_params *params, struct vb_ring **out)
+{
+	pthread_condattr_t attr;
+	struct vb_ring *r;
+	int err;
+
+	if (vb_any_null(h, out))
+		return -EINVAL;
+	if (params == NULL)
+		params = &no_params;
+	err = vb_host_check(h);
+	if (!err)
+		err = check_params(params);
+	if (!err)
+		err = ring_new(params, &r);
+	if (err)
+		return err;
+	r->sched = vb_host_sched(h);
+	r->host = h;
+	pthread_mutex_init(&r->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&r->ended, &attr);
+	pthread_condattr_destroy(&attr);
+	vb_host_hold(h);
 	*out = r;
 	return 0;
 }
@@ -426,8 +634,8 @@ int vb_ring_close(struct vb_ring *r)
 	err = check_owner(r);
 	if (err)
 		return err;
-	/* Who has ended the last call may not be out of it yet. */
-	VB_SCHED_INSIDE(r->sched);
+	/* Who has ended the last call may not be out of it yet: here, and below. */
+	VB_SCHED_INSIDE(own_sched(r));
 	open = __atomic_load_n(&r->open, __ATOMIC_RELAXED);
 	if (open > 0)
 		return vb_fail(
@@ -435,6 +643,8 @@ int vb_ring_close(struct vb_ring *r)
 			"%u calls of this ring are under way or not reaped: cancel them, wait "
 			"and reap, then close it again",
 			open);
+	if (r->host != NULL)
+		vb_host_flush(r->host);
 	ring_free(r);
 	return 0;
 }

@@ -7,12 +7,14 @@
 
 #include <verbena/async.h>
 
+#include "task/host.h"
 #include "task/task.h"
 
 /* One call; its room fills in `run` and `own`. */
 struct vb_ring_op {
 	struct vb_ring *ring;
-	struct vb_task *task; /* NULL: none is under way */
+	struct vb_post begin, cancel; /* of a host's ring */
+	struct vb_task *task;         /* NULL: none is under way */
 	/* Of whose calls this is one, which says so meanwhile; or NULL. */
 	struct vb_task **caller;
 	void *tag;
@@ -22,12 +24,17 @@ struct vb_ring_op {
 	uint32_t turn;   /* how often it was used: part of the id */
 	int result;
 	bool starting; /* its starter will see that it has ended */
+	bool live;     /* of a host's ring: it has been posted, and has not ended */
+	bool told;     /* of a host's ring: `cancel` has been posted, and not been run */
 };
 
 struct vb_sched *vb_ring_sched(const struct vb_ring *r);
-/* A call to be filled in.  -ENOSPC, -VB_EFOREIGN. */
+/* NULL: it is a thread's own. */
+struct vb_host *vb_ring_host(const struct vb_ring *r);
+/* A call to be filled in.  -ENOSPC, said. */
 int vb_ring_take(struct vb_ring *r, void *tag, struct vb_ring_op **out);
-/* Starts it, and it is no longer the caller's: VB_STARTED, its result, or -ENOMEM. */
+/* Starts it, and it is no longer the caller's: VB_STARTED, its result, or -ENOMEM.  On a host's ring always
+ * VB_STARTED, and whose call it is (`caller`) is looked at on the host. */
 int vb_ring_go(struct vb_ring_op *op, uint64_t *id);
 
 #endif

@@ -131,13 +131,23 @@ bool vb_task_run_now(struct vb_task *t)
 	return true;
 }
 
-void vb_sched_step(struct vb_sched *s)
+bool vb_sched_turn(struct vb_sched *s)
 {
 	bool root = sched_round(s);
 
 	vb_assert(!root);
-	if (sched_quiet(s) && s->background > 0)
-		(void)sched_pass_time(s, VB_FOREVER);
+	return !sched_quiet(s);
+}
+
+void vb_sched_idle(struct vb_sched *s)
+{
+	(void)sched_pass_time(s, VB_FOREVER);
+}
+
+void vb_sched_step(struct vb_sched *s)
+{
+	if (!vb_sched_turn(s) && s->background > 0)
+		vb_sched_idle(s);
 }
 
 int vb_sched_rounds(struct vb_sched *s, const bool *stop, uint64_t until_ns)

@@ -236,6 +236,11 @@ int vb_sched_run(struct vb_sched *s, const bool *stop, uint64_t until_ns)
 
 /* ---- looking ---- */
 
+struct vb_host *vb_sched_host(const struct vb_sched *s)
+{
+	return s->host;
+}
+
 uint64_t vb_sched_now_slow(struct vb_sched *s)
 {
 	return vb_sched_now(s);

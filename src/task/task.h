@@ -30,6 +30,7 @@
 
 #define VB_FOREVER UINT64_MAX
 
+struct vb_host;
 struct vb_sched;
 struct vb_task;
 struct vb_timer;
@@ -105,6 +106,8 @@ unsigned vb_sched_tasks(const struct vb_sched *s); /* tasks alive, root not coun
 uint64_t vb_sched_switches(const struct vb_sched *s);
 unsigned vb_sched_calls_open(const struct vb_sched *s); /* on rings; by whoever has it */
 bool vb_sched_is_orphan(const struct vb_sched *s); /* its thread has ended; by whoever has it */
+/* Whose thread it is, or NULL; on that thread. */
+struct vb_host *vb_sched_host(const struct vb_sched *s);
 
 /* The part of the scheduler that inline functions see. */
 struct vb_sched_face {

@@ -162,6 +162,21 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	X(vb_ring_fd, vb_ring_fd(NULL), -EINVAL, NOWHERE, 0, 0)                                    \
 	X(vb_ring_arm, vb_ring_arm(NULL), -EINVAL, CHILD_AND_THREAD, vb_ring_arm(w.ring), FOREIGN)
 
+#define HOST_CALLS(X)                                                                              \
+	X(vb_host_open, vb_host_open(NULL, NULL), -EINVAL, NOWHERE, 0, 0)                          \
+	X(vb_host_close, vb_host_close(NULL), 0, CHILD, vb_host_close(w.host), FOREIGN)            \
+	X(vb_host_call,                                                                            \
+	  all(2, vb_host_call(NULL, nothing, NULL), vb_host_call(w.host, NULL, NULL)), -EINVAL,    \
+	  CHILD, vb_host_call(w.host, nothing, NULL), FOREIGN)                                     \
+	X(vb_host_client_open,                                                                     \
+	  all(3, vb_host_client_open(NULL, w.space, 0, &o.client),                                 \
+	      vb_host_client_open(w.host, NULL, 0, &o.client),                                     \
+	      vb_host_client_open(w.host, w.space, 0, NULL)),                                      \
+	  -EINVAL, CHILD, vb_host_client_open(w.host, w.space, 0, &o.client), FOREIGN)             \
+	X(vb_host_ring_open,                                                                       \
+	  all(2, vb_host_ring_open(NULL, NULL, &o.ring), vb_host_ring_open(w.host, NULL, NULL)),   \
+	  -EINVAL, CHILD, vb_host_ring_open(w.host, NULL, &o.ring), FOREIGN)
+
 #define NAMES_CALLS(X)                                                                             \
 	X(vb_names_open,                                                                           \
 	  all(2, vb_names_open(NULL, NULL, &o.names), vb_names_open(w.space, NULL, NULL)),         \
@@ -299,6 +314,8 @@ enum where { NOWHERE, CHILD, CHILD_AND_THREAD };
 	  all(2, vb_values_remove(NULL, w.values, 1), vb_values_remove(w.co, NULL, 1)), -EINVAL,   \
 	  CHILD_AND_THREAD, vb_values_remove(w.co, w.values, 1), FOREIGN)
 
-#define CALLS(X) FABRIC_CALLS(X) LOCK_CALLS(X) NAMES_CALLS(X) RING_CALLS(X) DB_CALLS(X) TXN_CALLS(X)
+#define CALLS(X)                                                                                   \
+	FABRIC_CALLS(X)                                                                            \
+	LOCK_CALLS(X) NAMES_CALLS(X) RING_CALLS(X) HOST_CALLS(X) DB_CALLS(X) TXN_CALLS(X)
 
 #endif

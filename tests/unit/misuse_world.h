@@ -18,6 +18,7 @@ static struct {
 	struct vb_grant g; /* of HELD */
 	struct vb_names *names;
 	struct vb_ring *ring;
+	struct vb_host *host;
 	struct vb_db *db;
 	struct vb_table *table;
 	struct vb_values *values;
@@ -49,6 +50,7 @@ static struct {
 	struct vb_lock_client *client;
 	struct vb_grant g;
 	struct vb_completion done;
+	struct vb_ring *ring;
 	struct vb_holder holder;
 	struct vb_names *names;
 	struct vb_db *db;
@@ -141,6 +143,7 @@ static void open_locks(void)
 	assert_int_equal(vb_lock_acquire(w.me, HELD, VB_EXCLUSIVE, 0, &w.g), 0);
 	assert_int_equal(vb_names_open(w.space, NULL, &w.names), 0);
 	assert_int_equal(vb_ring_open(NULL, &w.ring), 0);
+	assert_int_equal(vb_host_open(NULL, &w.host), 0);
 }
 
 static void open_db(void)
@@ -195,6 +198,7 @@ static int teardown(void **state)
 	vb_lock_client_close(w.me);
 	vb_lock_server_stop(w.server);
 	assert_int_equal(vb_ring_close(w.ring), 0);
+	assert_int_equal(vb_host_close(w.host), 0);
 	vb_names_close(w.names);
 	assert_int_equal(vb_lock_space_close(w.space), 0);
 	assert_int_equal(vb_lock_space_close(w.rpc), 0);

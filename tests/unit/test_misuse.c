@@ -21,6 +21,7 @@
 
 #include <verbena/async.h>
 #include <verbena/cluster.h>
+#include <verbena/host.h>
 #include <verbena/lock.h>
 #include <verbena/names.h>
 #include <verbena/provider.h>
@@ -418,6 +419,7 @@ static void test_close_in_use(void **state)
 	assert_int_equal(vb_fabric_close(w.f), 0);
 	vb_cluster_close(w.cluster);
 	assert_int_equal(vb_ring_close(w.ring), 0);
+	assert_int_equal(vb_host_close(w.host), 0);
 	/* For the teardown. */
 	assert_int_equal(setup(NULL), 0);
 }
