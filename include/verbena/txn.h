@@ -76,8 +76,9 @@ struct vb_db_params {
 	 * "maat"; "mvcc"; "mvcc-rcc"; "cicada"; "to"; "to-cascade"; and "calvin", where all that a transaction touches
 	 * is declared (vb_txn_declare).  See `verbena list`. */
 	const char *cc;
-	/* One digit for each of the protocol's stages, 0 one-sided, 1 by RPC; NULL: all one-sided;
-	 * "rpc": all by RPC.  "drtm-h" is "silo" with one code: NULL or that one, "01111". */
+	/* One digit for each of the protocol's stages, 0 one-sided, 1 by RPC; with `copies` there may be one more,
+	 * for the log's, which is the same in all processes.  NULL: all one-sided; "rpc": all by RPC, the log, too.
+	 * "drtm-h" is "silo" with one code: NULL or that one, "01111", with or without the log's digit. */
 	const char *hybrid;
 	/* Lets several databases share a fabric, 1 to 31 characters; NULL: "db". */
 	const char *name;

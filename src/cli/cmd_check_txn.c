@@ -26,8 +26,9 @@ static const struct vb_opt table[] = {
 		"every one with a planted bug"),
 	VB_OPT_STRING(
 		struct opts, hybrid, "hybrid", "CODE", NULL,
-		"stages by RPC (1) or one-sided (0), one digit each; all: every code, with as "
-		"many seeds each (each seed draws one)"),
+		"stages by RPC (1) or one-sided (0), one digit each, and one more for copies of "
+		"the log, where a seed has them; all: every code, with as many seeds each (each "
+		"seed draws one)"),
 	VB_OPT_FLAG(struct opts, copies, "copies",
 		    "logs have copies in every seed that may have them, and nodes go with their "
 		    "memory (else in one of four); all: the protocols that have copies"),
@@ -73,7 +74,8 @@ static int add_run(struct vb_check *s, const struct vb_cc_ops *cc, const char *c
 
 static int add_cc(struct vb_check *s, const struct vb_cc_ops *cc)
 {
-	char code[VB_STAGES_MAX + 1] = "";
+	char code[VB_CODE_BYTES] = "";
+	unsigned digits;
 	uint32_t by_rpc;
 	int err = 0;
 
@@ -81,16 +83,17 @@ static int add_cc(struct vb_check *s, const struct vb_cc_ops *cc)
 		return add_run(s, cc, NULL);
 	if (!vb_cc_takes(cc, opts.hybrid))
 		return vb_cc_code(cc, opts.hybrid, "", &by_rpc);
+	digits = cc->n_stages + opts.copies;
 	if (!strcmp(opts.hybrid, "rpc")) {
-		memset(code, '1', cc->n_stages);
+		memset(code, '1', digits);
 		return add_run(s, cc, code);
 	}
 	if (strcmp(opts.hybrid, "all") != 0) {
 		err = vb_cc_code(cc, opts.hybrid, "; or say all, or rpc", &by_rpc);
 		return err ? err : add_run(s, cc, opts.hybrid);
 	}
-	for (unsigned bits = 0; bits < 1u << cc->n_stages && err == 0; bits++) {
-		for (unsigned i = 0; i < cc->n_stages; i++)
+	for (unsigned bits = 0; bits < 1u << digits && err == 0; bits++) {
+		for (unsigned i = 0; i < digits; i++)
 			code[i] = bits >> i & 1 ? '1' : '0';
 		err = add_run(s, cc, code);
 	}

@@ -294,7 +294,7 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 
 /* ---- back ---- */
 
-static int refused(struct call *c, uint64_t why)
+int vb_call_refused(uint16_t node, uint64_t why)
 {
 	static const char *const reasons[VB_WIRE_REFUSALS] = {
 		[VB_WIRE_NO_STAGE] = "it knows no such stage, node or coordinator",
@@ -305,12 +305,11 @@ static int refused(struct call *c, uint64_t why)
 		[VB_WIRE_TOO_LONG] = "the items do not add up",
 	};
 
-	c->refused = true;
 	return vb_fail(
 		-EPROTO,
 		"the server of node %u refuses what it was asked: %s.  Every process must "
 		"open the database and its tables with the same parameters, in the same order",
-		c->node, why < VB_WIRE_REFUSALS ? reasons[why] : "for a reason of its own");
+		node, why < VB_WIRE_REFUSALS ? reasons[why] : "for a reason of its own");
 }
 
 static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const struct vb_msg *msg)
@@ -323,8 +322,10 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 	uint32_t at = 0;
 
 	memcpy(&head, msg->data, sizeof(head));
-	if (head.bytes == 0 && head.err != 0)
-		return refused(c, head.seal);
+	if (head.bytes == 0 && head.err != 0) {
+		c->refused = true;
+		return vb_call_refused(c->node, head.seal);
+	}
 	if (head.n != c->n || head.bytes > me->db->call_bytes)
 		return vb_fail(-EPROTO, "the server of node %u answers what was not asked",
 			       c->node);
@@ -375,16 +376,16 @@ static void call_failed(struct vb_txn *t, struct call *c, int err)
  * lost and a dead peer is known to be dead: a server that is not has merely not been given a core,
  * and would serve what we had given up.  Elsewhere the answer itself may have been lost.
  */
-static bool still_coming(const struct vb_coordinator *me, const struct call *c, uint64_t since_ns)
+static bool still_coming(const struct vb_coordinator *me, vb_peer server, uint64_t since_ns)
 {
 	return me->db->fabric->caps.flags & VB_CAP_INLINE &&
 	       vb_ep_now(me->ep) - since_ns < me->db->patience_ns &&
-	       !vb_task_cancelled(vb_task_self()) && vb_peer_alive(me->db->fabric, c->server);
+	       !vb_task_cancelled(vb_task_self()) && vb_peer_alive(me->db->fabric, server);
 }
 
-static int await_reply(struct vb_txn *t, struct call *c, struct vb_msg *out)
+int vb_call_await(struct vb_coordinator *me, struct vb_box *box, vb_peer server, uint16_t node,
+		  struct vb_msg *out)
 {
-	struct vb_coordinator *me = t->me;
 	uint64_t since = vb_ep_now(me->ep);
 	int err;
 
@@ -392,17 +393,17 @@ static int await_reply(struct vb_txn *t, struct call *c, struct vb_msg *out)
 		uint64_t until = vb_ep_now(me->ep) + 2 * me->db->suspect_ns;
 		bool shielded = vb_task_shield(true);
 
-		err = vb_box_wait(&me->mail, &c->box, 1u << (VB_TAG_REPLY % VB_BOX_SLOTS), until);
+		err = vb_box_wait(&me->mail, box, 1u << (VB_TAG_REPLY % VB_BOX_SLOTS), until);
 		(void)vb_task_shield(shielded);
-	} while (err == -ETIMEDOUT && still_coming(me, c, since));
+	} while (err == -ETIMEDOUT && still_coming(me, server, since));
 	if (err == 0)
-		err = vb_box_take(&c->box, VB_TAG_REPLY, out);
+		err = vb_box_take(box, VB_TAG_REPLY, out);
 	if (err != -ETIMEDOUT)
 		return err;
 	/* Who is known to be dead has been named by whoever learned it. */
-	if (!vb_peer_alive(me->db->fabric, c->server))
+	if (!vb_peer_alive(me->db->fabric, server))
 		return -VB_EPEERGONE;
-	return vb_fail(-VB_EPEERGONE, "the server of node %u does not answer", c->node);
+	return vb_fail(-VB_EPEERGONE, "the server of node %u does not answer", node);
 }
 
 /* A stage whose call failed may have taken locks; not those that give them back. */
@@ -426,7 +427,7 @@ static void collect(struct vb_txn *t, unsigned stage, struct call *c, const stru
 	if (c->err == 0)
 		c->err = v[0].status != 0 ? v[0].status : v[1].status;
 	if (c->err == 0)
-		c->err = await_reply(t, c, &reply);
+		c->err = vb_call_await(t->me, &c->box, c->server, c->node, &reply);
 	if (c->err == 0)
 		c->err = take_reply(t, stage, c, &reply);
 	if (c->err != 0)

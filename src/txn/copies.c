@@ -66,21 +66,12 @@
 #define VB_LOG_ROOM "txn"
 #include "base/log.h"
 #include "base/sometimes.h"
-#include "txn/db.h"
+#include "txn/copies.h"
 
 #define LOOKS  16u /* at copies that change while we decide */
 #define PAUSES 16u /* in a verb bound, between two tries of a log */
 #define VERBS  16u /* in a doorbell */
 #define SEAL   UINT64_MAX
-
-enum copy_state { COPY_NONE, COPY_LOGGED, COPY_FINAL, COPY_WITHDRAWN };
-#define COPY_STATE  3ull
-#define COPY_SEALED 4ull
-#define COPY_SHIFT  3u /* of those that count */
-#define COPY_COUNTS (((1ull << VB_COPIES_MAX) - 1) << COPY_SHIFT)
-
-/* What is written of a place: the end of its head, and the log. */
-#define COPY_FROM offsetof(struct vb_place_head, log_bytes)
 
 static uint64_t clock_in(uint64_t word)
 {
@@ -397,12 +388,39 @@ static struct vb_verb *ask(struct sending *s, unsigned i, uint8_t op, uint64_t a
 	return v;
 }
 
+/* The same by RPC. */
+static void call_once(struct sending *s)
+{
+	const struct vb_db *db = s->me->db;
+	struct vb_lane *lane = s->lane;
+	struct vb_copy_call call[VB_COPIES_MAX];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < db->copies; i++) {
+		if (s->has[i] || lane->copies_gone & 1u << i)
+			continue;
+		call[n].copy = i;
+		call[n++].was = lane->copy[i];
+	}
+	vb_copies_call(s->me, lane->place, s->logged, s->from, s->bytes, call, n);
+	for (unsigned i = 0; i < n; i++) {
+		struct vb_verb v = {.op = VB_OP_CAS64, .status = call[i].err};
+
+		v.old.lo = call[i].old;
+		judge(s, call[i].copy, &v);
+	}
+}
+
 /* To those that have it not.  Nothing that comes behind a verb that failed is posted. */
 static void send_once(struct sending *s)
 {
 	const struct vb_db *db = s->me->db;
 
 	s->again = s->fewer = false;
+	if (db->log_by_rpc) {
+		call_once(s);
+		return;
+	}
 	for (uint32_t done = 0; done < s->bytes; done += VB_LEN_MAX)
 		for (unsigned i = 0; i < db->copies; i++) {
 			struct vb_verb *v;

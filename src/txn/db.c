@@ -117,28 +117,39 @@ int vb_cc_code(const struct vb_cc_ops *cc, const char *code, const char *or_say,
 	for (unsigned i = 0; i < cc->n_stages; i++)
 		snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
 			 i > 0 ? ", " : "", cc->stages[i].name);
-	if (strlen(code) != cc->n_stages || strspn(code, "01") != cc->n_stages)
+	if (strlen(code) < cc->n_stages || strlen(code) > cc->n_stages + vb_cc_copies(cc) ||
+	    strspn(code, "01") != strlen(code))
 		return vb_fail(-EINVAL,
 			       "hybrid code '%s': '%s' has %u stages (%s), so its codes are %u "
-			       "digits, each 0 (one-sided) or 1 (RPC)%s",
-			       code, cc->name, cc->n_stages, names, cc->n_stages, or_say);
-	for (unsigned i = 0; i < cc->n_stages; i++)
+			       "digits, each 0 (one-sided) or 1 (RPC)%s%s",
+			       code, cc->name, cc->n_stages, names, cc->n_stages,
+			       vb_cc_copies(cc) ? ", and one more for the log if that has copies"
+						: "",
+			       or_say);
+	for (unsigned i = 0; code[i] != '\0'; i++)
 		*by_rpc |= (uint32_t)(code[i] - '0') << i;
 	return 0;
 }
 
-static int hybrid_stages(const struct vb_cc_ops *cc, const char *code, uint32_t *out)
+static int hybrid_stages(struct vb_db *db, const struct vb_db_params *p)
 {
-	*out = 0;
-	if (code == NULL)
-		code = cc->code;
-	if (code == NULL)
-		return 0;
-	if (!strcmp(code, "rpc") && vb_cc_takes(cc, code)) {
-		*out = (1u << cc->n_stages) - 1;
-		return 0;
-	}
-	return vb_cc_code(cc, code, "; or \"rpc\", all of them by RPC", out);
+	const struct vb_cc_ops *cc = db->cc;
+	const char *code = p->hybrid != NULL ? p->hybrid : cc->code;
+	uint32_t all = (1u << cc->n_stages) - 1, bits = 0;
+	int err = 0;
+
+	if (code != NULL && !strcmp(code, "rpc") && vb_cc_takes(cc, code))
+		bits = all | (p->copies != 0) << cc->n_stages;
+	else if (code != NULL)
+		err = vb_cc_code(cc, code, "; or \"rpc\", all of them by RPC", &bits);
+	db->rpc_stages = bits & all;
+	db->log_by_rpc = (bits & ~all) != 0;
+	if (err == 0 && db->log_by_rpc && p->copies == 0)
+		return vb_fail(-EINVAL,
+			       "hybrid code '%s': its last digit is how the copies of the log are "
+			       "written, and there are none (copies, --copies); leave it out",
+			       code);
+	return err;
 }
 
 static bool fetches_by_rpc(const struct vb_cc_ops *cc, uint32_t rpc_stages)
@@ -414,11 +425,12 @@ vb_addr vb_db_outbox(const struct vb_db *db, uint16_t node, uint32_t coordinator
 static uint64_t layout_hash(const struct vb_db *db)
 {
 	char text[240];
-	int n = snprintf(
-		text, sizeof(text), "%s/%u/%u/%u/%" PRIu64 "/%d/%d/%u/%u/%u/%u/%" PRIu64 "/%u",
-		db->cc->name, db->coordinators, db->place_bytes, db->call_bytes, db->lease_ns,
-		db->recovery, db->store.sealed, db->fabric->nodes, db->items_max, db->bytes_max,
-		db->store.record_bytes_max, db->snapshot_lag_ns, db->copies);
+	int n = snprintf(text, sizeof(text),
+			 "%s/%u/%u/%u/%" PRIu64 "/%d/%d/%u/%u/%u/%u/%" PRIu64 "/%u%s", db->cc->name,
+			 db->coordinators, db->place_bytes, db->call_bytes, db->lease_ns,
+			 db->recovery, db->store.sealed, db->fabric->nodes, db->items_max,
+			 db->bytes_max, db->store.record_bytes_max, db->snapshot_lag_ns, db->copies,
+			 db->log_by_rpc ? "r" : "");
 
 	return XXH64(text, (size_t)n, 0) | 1;
 }
@@ -602,7 +614,7 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *p, struct vb
 	db->cc = vb_cc_find(p->cc);
 	err = db->cc == NULL ? unknown_cc(p->cc) : check_caps(fabric, db->cc);
 	if (err == 0)
-		err = hybrid_stages(db->cc, p->hybrid, &db->rpc_stages);
+		err = hybrid_stages(db, p);
 	if (err == 0)
 		db->fetch_by_rpc = fetches_by_rpc(db->cc, db->rpc_stages);
 	if (err == 0)

@@ -93,6 +93,7 @@ struct vb_db {
 	char name[64];
 	uint32_t rpc_stages; /* bit i: stage i runs by RPC */
 	bool fetch_by_rpc;   /* the first of those that fetch does */
+	bool log_by_rpc;     /* and so the copies of logs are written */
 	uint32_t coordinators, items_max, bytes_max;
 	uint32_t place_bytes, small_bytes; /* of a place for transactions, and for recovery */
 	uint32_t call_bytes;
@@ -446,17 +447,23 @@ static inline uint64_t vb_txn_patience(const struct vb_txn *t)
 #define VB_CALLS_MAX   8u   /* nodes asked at a time */
 #define VB_STAGE_PLACE 255u /* the stage that only makes tuples */
 #define VB_STAGE_SCAN  254u /* the stage that lists keys: scan.c */
+#define VB_STAGE_LOG   253u /* no stage: a log for a copy, copies_call.c */
 #define VB_SCAN_KEYS   64u  /* in an answer for a range */
 extern const struct vb_stage_ops vb_scan_stage;
-/* NULL: PLACE. */
+/* NULL: PLACE, LOG. */
 static inline const struct vb_stage_ops *vb_stage_ops_of(const struct vb_db *db, unsigned stage)
 {
-	if (vb_unlikely(stage >= VB_STAGE_SCAN))
+	if (vb_unlikely(stage >= VB_STAGE_LOG))
 		return stage == VB_STAGE_SCAN ? &vb_scan_stage : NULL;
 	return &db->cc->stages[stage];
 }
 void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n);
 int vb_db_find_server(struct vb_coordinator *me, uint16_t node, vb_peer *out);
+/* The answer to what stands in the box: 0, -VB_EPEERGONE, -ECANCELED, or another error of the fabric's. */
+int vb_call_await(struct vb_coordinator *me, struct vb_box *box, vb_peer server, uint16_t node,
+		  struct vb_msg *out);
+/* -EPROTO, and the log says why: an enum vb_wire_refusal. */
+int vb_call_refused(uint16_t node, uint64_t why);
 /* Has the node's server done all that it was asked before this?  0: it has, or there is none any
  * more that could; -ETIMEDOUT: it has not said so in patience_ns, and lives; -ECANCELED. */
 int vb_call_is_done(struct vb_coordinator *me, uint16_t node, uint64_t patience_ns);
@@ -576,6 +583,12 @@ int vb_copies_undo(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts)
 int vb_copies_withdraw(struct vb_coordinator *me, uint32_t place, uint64_t name, bool *happened);
 /* The place's home is gone: what its status word would have said for good. */
 int vb_copies_seal(struct vb_coordinator *me, uint32_t place, uint64_t *status);
+
+/* copies_call.c */
+/* A server, asked with VB_STAGE_LOG; what stood in the coordinator's inbox.  VB_WIRE_SOUND: done, with c->err, and
+ * in c->commit_ts what the copy's word says. */
+enum vb_wire_refusal vb_copy_take(struct vb_db *db, struct vb_ep *ep, uint16_t node,
+				  struct vb_wire_call *c, const unsigned char *payload);
 
 /* serve.c; its endpoint, for tests that make it stand still */
 struct vb_ep *vb_db_server_ep(struct vb_db_server *s);

@@ -206,6 +206,8 @@ struct vb_stage_ops {
 };
 
 #define VB_STAGES_MAX 6u
+/* A hybrid code, with the log's digit and its end. */
+#define VB_CODE_BYTES (VB_STAGES_MAX + 2)
 
 enum vb_cc_caps {
 	/* Strictly serializable. */
@@ -401,13 +403,16 @@ extern const struct vb_cc_ops *const vb_ccs[];
 extern const struct vb_cc_ops *const vb_ccs_declared[];
 extern const struct vb_cc_ops *const vb_ccs_published[];
 const struct vb_cc_ops *vb_cc_find(const char *name);
-/* The stages that run by RPC, as bits, of a hybrid code in digits.  -EINVAL: it is none of this protocol's;
- * or_say: what the log offers beside. */
+/* The stages that run by RPC, as bits, of a hybrid code in digits, and above them whether copies of the log are
+ * written by RPC.  -EINVAL: it is none of this protocol's; or_say: what the log offers beside. */
 int vb_cc_code(const struct vb_cc_ops *cc, const char *code, const char *or_say, uint32_t *by_rpc);
 /* May it run so?  code: digits, or a word that stands for some; NULL: nothing was asked for. */
 static inline bool vb_cc_takes(const struct vb_cc_ops *cc, const char *code)
 {
-	return cc->code == NULL || code == NULL || strcmp(code, cc->code) == 0;
+	/* Behind it may stand the log's digit. */
+	return cc->code == NULL || code == NULL ||
+	       (strncmp(code, cc->code, cc->n_stages) == 0 &&
+		strspn(code, "01") == strlen(code));
 }
 /* Adds a NULL-terminated list to what vb_cc_find finds; for tests and planted bugs. */
 void vb_cc_register(const struct vb_cc_ops *const *more);

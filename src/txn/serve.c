@@ -39,7 +39,7 @@ static bool sound(const struct vb_db_server *s, const struct vb_wire_call *c)
 {
 	const struct vb_db *db = s->db;
 
-	return (c->stage < db->cc->n_stages || c->stage >= VB_STAGE_SCAN) && c->n > 0 &&
+	return (c->stage < db->cc->n_stages || c->stage >= VB_STAGE_LOG) && c->n > 0 &&
 	       c->n <= ITEMS_MAX && c->bytes <= db->call_bytes &&
 	       c->from_node < db->fabric->nodes && c->coordinator < db->coordinators &&
 	       (!votes(s, c) || vb_vote_is_of(db, c->ts, c->from_node, c->coordinator));
@@ -286,16 +286,12 @@ static void answer(struct vb_db_server *s, struct request *q, const struct vb_it
 	(void)vb_post(s->ep, &r->batch);
 }
 
-/* Nothing of it was done.  The coordinator says why: it is its caller who can do something about
- * it. */
-static void refuse(struct vb_db_server *s, struct request *q, enum vb_wire_refusal why)
+/* The head alone. */
+static void say(struct vb_db_server *s, struct request *q)
 {
 	struct reply *r = next_reply(s);
 
-	s->refused++;
 	q->head.bytes = 0;
-	q->head.err = -EPROTO;
-	q->head.seal = why;
 	r->msg =
 		(struct vb_msg){.subject = q->subject, .tag = VB_TAG_REPLY, .len = sizeof(q->head)};
 	memcpy(r->msg.data, &q->head, sizeof(q->head));
@@ -303,6 +299,26 @@ static void refuse(struct vb_db_server *s, struct request *q, enum vb_wire_refus
 		.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = q->from, .msg = &r->msg};
 	r->batch = (struct vb_batch){.verbs = r->verb, .n = 1};
 	(void)vb_post(s->ep, &r->batch);
+}
+
+/* Nothing of it was done.  The coordinator says why: it is its caller who can do something about
+ * it. */
+static void refuse(struct vb_db_server *s, struct request *q, enum vb_wire_refusal why)
+{
+	s->refused++;
+	q->head.err = -EPROTO;
+	q->head.seal = why;
+	say(s, q);
+}
+
+static void take_log(struct vb_db_server *s, struct request *q)
+{
+	enum vb_wire_refusal why = vb_copy_take(s->db, s->ep, s->node, &q->head, q->items);
+
+	if (why != VB_WIRE_SOUND)
+		refuse(s, q, why);
+	else
+		say(s, q);
 }
 
 /* What a vote is: txn/vote.c. */
@@ -404,6 +420,10 @@ static void take(struct vb_db_server *s, const struct vb_msg *msg)
 		return;
 	}
 	drop_waiting_of(s, &q->head);
+	if (q->head.stage == VB_STAGE_LOG) {
+		take_log(s, q);
+		return;
+	}
 	if (attempt(s, q, s->n_waiting == WAITING_MAX || q->head.patience_us == 0))
 		return;
 	patience = q->head.patience_us * 1000ull;

@@ -35,9 +35,11 @@ static void draw(const struct vb_campaign *c, uint64_t seed, struct vb_txn_draw 
 {
 	const struct vb_txn_campaign *t = mine(c);
 
-	vb_txn_draw(t->cc, seed, t->hybrid[0] ? t->hybrid : NULL, d);
+	const char *hybrid = t->hybrid[0] ? t->hybrid : NULL;
+
+	vb_txn_draw(t->cc, seed, hybrid, d);
 	if (t->copies)
-		vb_txn_draw_copies(t->cc, d);
+		vb_txn_draw_copies(t->cc, hybrid, d);
 }
 
 static void describe(const struct vb_campaign *c, uint64_t seed, FILE *to)

@@ -10,7 +10,7 @@ struct vb_txn_campaign {
 	struct vb_campaign all; /* run it with vb_campaign_run; its rules are enum vb_txn_rule */
 	const struct vb_cc_ops *cc;
 	char groups[64]; /* of the sites that it must reach; none of one that need not be right */
-	char hybrid[VB_STAGES_MAX + 1]; /* a code; "": each seed draws one */
+	char hybrid[VB_CODE_BYTES]; /* a code; "": each seed draws one */
 	bool copies;   /* of logs, in each seed that may have them; else those that draw them */
 	FILE *history; /* gets each seed's history, over the last one's; NULL: nothing does */
 

@@ -29,6 +29,7 @@
 #define SCAN_STREAM   0x73630001
 #define REFUSE_STREAM 0x72656675
 #define COPY_STREAM   0x636f7079
+#define LOG_STREAM    0x6c6f6700
 
 /* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
  * in the midst of that has stood still for longer than all of it takes. */
@@ -360,9 +361,25 @@ static void draw_copies(const struct vb_cc_ops *cc, struct vb_txn_draw *d, bool 
 		d->p_waylay = vb_draw_one_of(r, often, 2);
 }
 
-void vb_txn_draw_copies(const struct vb_cc_ops *cc, struct vb_txn_draw *d)
+/* The last digit of the hybrid code.  hybrid: what was asked for, or NULL. */
+static void draw_log(const struct vb_cc_ops *cc, struct vb_txn_draw *d, const char *hybrid)
+{
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, LOG_STREAM);
+	if (d->copies == 0)
+		d->hybrid[cc->n_stages] = '\0';
+	else if ((hybrid == NULL || cc->code != NULL) && strlen(d->hybrid) == cc->n_stages &&
+		 vb_rng_chance(&r, 0.4))
+		memcpy(d->hybrid + cc->n_stages, "1", 2);
+}
+
+void vb_txn_draw_copies(const struct vb_cc_ops *cc, const char *hybrid, struct vb_txn_draw *d)
 {
 	draw_copies(cc, d, true);
+	if (hybrid != NULL)
+		snprintf(d->hybrid, sizeof(d->hybrid), "%s", hybrid);
+	draw_log(cc, d, hybrid);
 }
 
 void vb_txn_draw_bounds(struct vb_txn_draw *d)
@@ -448,6 +465,7 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		hybrid = cc->code;
 	if (hybrid != NULL)
 		snprintf(d->hybrid, sizeof(d->hybrid), "%s", hybrid);
+	draw_log(cc, d, hybrid);
 	vb_txn_draw_bounds(d);
 }
 

@@ -54,7 +54,7 @@ struct vb_txn_draw {
 	unsigned commits;  /* in the liveness phase */
 	uint64_t bound_ns, lease_ns, think_max_ns;
 	uint32_t drift_ppm;
-	char hybrid[VB_STAGES_MAX + 1];
+	char hybrid[VB_CODE_BYTES];
 	bool doorbell, outstanding, passive_ack, cache;
 	bool memory; /* verbs complete at once, as on shared memory, and records have no seals */
 	bool recovery;
@@ -110,7 +110,7 @@ static inline bool vb_txn_draw_is_beyond(const struct vb_txn_draw *d)
 void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *out);
 /* Its logs have copies, and nodes may go, if that can be in the seed, though it has not drawn so. */
-void vb_txn_draw_copies(const struct vb_cc_ops *cc, struct vb_txn_draw *d);
+void vb_txn_draw_copies(const struct vb_cc_ops *cc, const char *hybrid, struct vb_txn_draw *d);
 /* The bounds of both phases, from the rest. */
 void vb_txn_draw_bounds(struct vb_txn_draw *d);
 void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to);

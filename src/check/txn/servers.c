@@ -10,6 +10,17 @@
 
 #define KEEPER_STREAM 0x6b656570
 
+/* Of those without records only the copies of logs want one. */
+static uint16_t served(const struct txn_world *w)
+{
+	return (uint16_t)(w->d->nodes + (w->db->log_by_rpc ? w->d->homes : 0));
+}
+
+static bool is_gone(const struct txn_server *s)
+{
+	return s->node >= s->w->d->nodes && s->w->gone[s->node - s->w->d->nodes];
+}
+
 static int start(struct txn_world *w, uint16_t node)
 {
 	int err = vb_db_server_start(w->db, node, &w->server[node].is);
@@ -34,7 +45,7 @@ static void keeper_body(void *arg)
 				return;
 			continue;
 		}
-		if (w->d->never_back) {
+		if (w->d->never_back || is_gone(s)) {
 			if (vb_task_suspend(VB_FOREVER) == -ECANCELED)
 				return;
 			continue;
@@ -55,7 +66,7 @@ int txn_servers_start(struct txn_world *w)
 	static const struct vb_task_params params = {.name = "keeper", .daemon = true};
 	int err = 0;
 
-	for (uint16_t n = 0; n < w->d->nodes && err == 0; n++) {
+	for (uint16_t n = 0; n < served(w) && err == 0; n++) {
 		struct txn_server *s = &w->server[n];
 
 		s->w = w;
@@ -69,7 +80,7 @@ int txn_servers_start(struct txn_world *w)
 
 bool txn_server_died(struct txn_world *w, const struct vb_ep *ep)
 {
-	for (uint16_t n = 0; n < w->d->nodes; n++) {
+	for (uint16_t n = 0; n < served(w); n++) {
 		struct txn_server *s = &w->server[n];
 
 		if (s->is == NULL || vb_db_server_ep(s->is) != ep)
@@ -90,14 +101,14 @@ bool txn_server_died(struct txn_world *w, const struct vb_ep *ep)
 
 void txn_servers_heal(struct txn_world *w)
 {
-	for (uint16_t n = 0; n < w->d->nodes; n++)
+	for (uint16_t n = 0; n < served(w); n++)
 		if (w->server[n].is == NULL && w->server[n].keeper != NULL)
 			vb_task_wake(w->server[n].keeper);
 }
 
 void txn_servers_stop(struct txn_world *w)
 {
-	for (uint16_t n = 0; n < w->d->nodes; n++)
+	for (uint16_t n = 0; n < served(w); n++)
 		vb_db_server_stop(w->server[n].is);
 }
 

@@ -125,8 +125,8 @@ struct txn_world {
 	struct txn_place *place;     /* of its keys, where places are given to others: places.c */
 	struct vb_sim_faults faults; /* as they are now */
 	const volatile bool *stop;   /* NULL: never */
-	struct txn_server server[TXN_NODES_MAX];
-	struct vb_db_server *dead_server[TXN_SERVER_DEATHS_MAX + TXN_NODES_MAX];
+	struct txn_server server[TXN_NODES_MAX + TXN_HOMES_MAX];
+	struct vb_db_server *dead_server[TXN_SERVER_DEATHS_MAX + TXN_NODES_MAX + TXN_HOMES_MAX];
 	unsigned n_dead_servers, n_unfinished;
 	struct vb_coordinator *dead[TXN_DEATHS_MAX + VB_TXN_EXPLORE_COORDINATORS_MAX];
 	/* Of those that died over a commit: what they had asked for. */

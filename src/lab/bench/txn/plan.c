@@ -27,7 +27,8 @@ static const struct vb_opt what_table[] = {
 	VB_OPT_STRING(O, hybrid, "hybrid", "CODE", NULL,
 		      "which stages run by RPC and not one-sided: none, rpc (every one), both (one "
 		      "run with none and one with rpc), all (a run for each code), or one digit 0 "
-		      "or 1 for each stage of the protocol (none; with --cc all: both). "
+		      "or 1 for each stage of the protocol (none; with --cc all: both); with "
+		      "--copies there may be one more, for the log's. "
 		      "drtm-h is a name for one code, and runs with that one only"),
 	VB_OPT_CHOICE(
 		O, fabric, "fabric", "shm|sim|tcp|ucx|verbs", "shm",
@@ -221,6 +222,12 @@ static int plan_load(struct vb_tbench_plan *p)
 
 /* ---- which runs ---- */
 
+/* Of a hybrid code. */
+static unsigned digits_of(const struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
+{
+	return cc->n_stages + (p->o.copies != 0 && vb_cc_copies(cc));
+}
+
 static int add_run(struct vb_tbench_plan *p, const struct vb_cc_ops *cc, uint32_t code)
 {
 	struct vb_tbench_one *more = realloc(p->run, (p->o.runs + 1) * sizeof(*more)), *one;
@@ -230,8 +237,7 @@ static int add_run(struct vb_tbench_plan *p, const struct vb_cc_ops *cc, uint32_
 	p->run = more;
 	one = &more[p->o.runs++];
 	*one = (struct vb_tbench_one){.cc = cc};
-	vb_assert(cc->n_stages < sizeof(one->code));
-	for (unsigned i = 0; i < cc->n_stages; i++)
+	for (unsigned i = 0; i < digits_of(p, cc); i++)
 		one->code[i] = code >> i & 1 ? '1' : '0';
 	return 0;
 }
@@ -249,7 +255,7 @@ static bool every_code(const struct vb_tbench_plan *p)
 static int add_protocol(struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
 {
 	const char *code = p->o.hybrid != NULL ? p->o.hybrid : p->o.all ? "both" : "none";
-	uint32_t every = (1u << cc->n_stages) - 1, mask = 0;
+	uint32_t every = (1u << digits_of(p, cc)) - 1, mask = 0;
 	int err = 0;
 
 	if (cc->code != NULL && (p->o.hybrid == NULL || every_code(p)))
@@ -270,6 +276,11 @@ static int add_protocol(struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
 		return err;
 	}
 	err = vb_cc_code(cc, code, "; or say none, rpc, both or all", &mask);
+	if (err == 0 && mask > every)
+		return vb_fail(-EINVAL,
+			       "--hybrid %s: its last digit is how the copies of the log are "
+			       "written, and there are none; leave it out, or say --copies",
+			       code);
 	return err ? err : add_run(p, cc, mask);
 }
 

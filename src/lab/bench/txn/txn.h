@@ -42,7 +42,7 @@
 
 #define VB_TBENCH_CLIENTS_MAX 16000u
 #define VB_TBENCH_WORKERS_MAX 1024u
-#define VB_TBENCH_CODE_MAX    (VB_STAGES_MAX + 1)
+#define VB_TBENCH_CODE_MAX    VB_CODE_BYTES
 #define VB_TBENCH_LOADS_MAX   8u
 
 struct vb_tbench_opts {
