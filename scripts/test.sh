@@ -233,6 +233,7 @@ found_txn() { # PROTOCOL
 	# One in some 500 seeds shows these.
 	[ "$1" != planted:same-release ] || code=(--seed 525)
 	[ "$1" != planted:same-recovery ] || code=(--seed 1641)
+	case $1 in planted:no-fence | planted:no-copies) code=(--copies) ;; esac
 	"$verbena" check txn --cc "$1" "${code[@]}" --seeds $((2 * seeds)) --json "$json"
 	[ $? = 3 ] || return 1
 	jq -e '.runs[0] | .planted == .first_violation.rule or .planted == .first_violation.anomaly' \
