@@ -15,7 +15,7 @@
 
 #include "base/log.h"
 #include "fabric/sim/sim.h"
-#include "txn/db.h"
+#include "txn/copies.h"
 
 #define US     1000ull
 #define NODES  4u
@@ -33,6 +33,8 @@ struct world {
 	struct vb_coordinator *a, *b;
 	struct vb_txn_watch watch;
 	bool cut; /* when it is about to write its records */
+	uint64_t
+		stands_ns; /* not 0: it is cut off when it is about to write its log, and stands still so long */
 	uint8_t byte;
 	int err;
 	bool told;
@@ -165,8 +167,8 @@ static int look(struct vb_coordinator *me, void *arg)
 	return 0;
 }
 
-/* The first n are `byte`, the others nothing. */
-static void all_are(struct world *w, unsigned n, uint8_t byte)
+/* All records are the same: what. */
+static uint8_t what_all_are(struct world *w)
 {
 	struct found f = {.w = w};
 	int err;
@@ -175,8 +177,9 @@ static void all_are(struct world *w, unsigned n, uint8_t byte)
 		err = vb_txn_run(w->b, look, &f, 0);
 	while (err == -VB_EPEERGONE || err == -VB_EUNKNOWN);
 	must(err);
-	for (unsigned i = 0; i < KEYS; i++)
-		assert_int_equal(f.byte[i], i < n ? byte : 0);
+	for (unsigned i = 1; i < KEYS; i++)
+		assert_int_equal(f.byte[i], f.byte[0]);
+	return f.byte[0];
 }
 
 /* Its node is taken for gone when it has committed, and it stands still. */
@@ -190,12 +193,12 @@ static void finished_by_others(struct world *w)
 	while (w->cut && !w->told)
 		must(vb_ep_sleep(w->b->ep, 10 * US));
 	assert_false(w->told);
-	all_are(w, KEYS, w->byte);
+	assert_int_equal(what_all_are(w), w->byte);
 	assert_false(w->told);
 	while (!w->told)
 		must(vb_ep_sleep(w->b->ep, 100 * US));
 	must(w->err);
-	all_are(w, KEYS, w->byte);
+	assert_int_equal(what_all_are(w), w->byte);
 }
 
 /* Three pieces to each copy, from which the others finish what its node has committed. */
@@ -211,7 +214,7 @@ static void a_long_log(void **state)
 	calls = w.a->calls;
 	must(write_some(&w, w.a, KEYS));
 	assert_int_equal(w.a->calls - calls, 3 * 2);
-	all_are(&w, KEYS, 6);
+	assert_int_equal(what_all_are(&w), 6);
 	w.byte = 7;
 	finished_by_others(&w);
 	close_world(&w);
@@ -249,6 +252,73 @@ static void a_server_stands_still(void **state)
 	}
 }
 
+/* What others find when its node is taken for gone, and it has stood still and gone on. */
+static bool happened(struct world *w)
+{
+	const uint8_t was = what_all_are(w);
+
+	while (!w->told)
+		must(vb_ep_sleep(w->b->ep, 100 * US));
+	assert_true(was == 0 || was == w->byte);
+	assert_int_equal(what_all_are(w), was);
+	if (w->err != -VB_EUNKNOWN)
+		assert_int_equal(was == w->byte, w->err == 0);
+	return was == w->byte;
+}
+
+/* Between two pieces, too: then some of a log is at both copies. */
+static void cut_off_at_each_moment(void **state)
+{
+	static const struct vb_task_params task = {.name = "writes"};
+	unsigned did = 0, n = 0;
+
+	(void)state;
+	for (uint64_t ns = 500; ns < 80 * US; ns += 500, n++) {
+		struct vb_task *t;
+		struct world w;
+
+		open_world(&w, NODES);
+		w.byte = 7;
+		must(vb_task_spawn(w.a->ep->sched, writes_all, &w, &task, &t));
+		must(vb_ep_sleep(w.b->ep, ns));
+		vb_sim_disown_node(w.f, HOME);
+		vb_sim_ep_pause(w.a->ep, vb_sim_now(w.f) + 50000 * US);
+		did += happened(&w);
+		close_world(&w);
+	}
+	assert_true(did > 0 && did < n);
+}
+
+/* A copy that has been sealed takes nothing, by a server either: who was taken for gone commits nothing. */
+static void sealed_by_others(void **state)
+{
+	(void)state;
+	for (unsigned copy = 0; copy < 2; copy++) {
+		struct world w;
+		uint64_t word, old;
+		vb_addr at;
+
+		open_world(&w, NODES);
+		w.byte = 6;
+		must(write_some(&w, w.a, KEYS));
+		at = vb_copy_at(w.db, vb_txn_lane(w.a)->place, copy);
+		must(vb_read64(w.b->ep, at, &word));
+		assert_int_equal(word & COPY_STATE, COPY_LOGGED);
+		must(vb_cas64(w.b->ep, at, word, (word & ~COPY_STATE) | COPY_FINAL | COPY_SEALED,
+			      &old));
+		assert_int_equal(old, word);
+		/* The next one is another place's. */
+		w.byte = 7;
+		must(write_some(&w, w.a, KEYS));
+		w.byte = 8;
+		assert_int_equal(write_some(&w, w.a, KEYS), -VB_EPEERGONE);
+		assert_true(w.a->fenced);
+		assert_int_equal(vb_txn_begin(w.a), -VB_EPEERGONE);
+		assert_int_equal(what_all_are(&w), 7);
+		close_world(&w);
+	}
+}
+
 /* Nobody serves the second copy: nothing is committed, and nothing stays held.  Then somebody does. */
 static void nobody_serves(void **state)
 {
@@ -265,7 +335,7 @@ static void nobody_serves(void **state)
 	w.byte = 9;
 	while (write_some(&w, w.a, KEYS) != 0)
 		must(vb_ep_sleep(w.a->ep, 100 * US));
-	all_are(&w, KEYS, 9);
+	assert_int_equal(what_all_are(&w), 9);
 	close_world(&w);
 }
 
@@ -306,6 +376,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_long_log),
 		cmocka_unit_test(a_server_stands_still),
+		cmocka_unit_test(cut_off_at_each_moment),
+		cmocka_unit_test(sealed_by_others),
 		cmocka_unit_test(nobody_serves),
 		cmocka_unit_test(refused),
 	};
