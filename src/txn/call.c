@@ -464,7 +464,7 @@ static int why_late(struct vb_txn *t, struct call *calls, unsigned n)
 		if (!calls[i].open || vb_box_take(&calls[i].box, VB_TAG_REPLY, &msg) != 0)
 			continue;
 		memcpy(&head, msg.data, sizeof(head));
-		return refused(&calls[i], head.seal);
+		return vb_call_refused(calls[i].node, head.seal);
 	}
 	return -ETIMEDOUT;
 }
