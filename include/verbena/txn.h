@@ -48,6 +48,10 @@
  * committed.  That needs the memory of the coordinator's node: where a process takes its node's
  * memory with it (verbs, tcp, ucx), transactions on that node's records fail with -VB_EPEERGONE, and
  * what its coordinators held elsewhere stays held, unless the database has `copies` of their logs.
+ *
+ * Clients of an elastic cluster (fabric tcp with `servers`, doc/elastic.md) have no node.  The servers make the
+ * database and its tables; a client opens both with the same parameters, and coordinators at a node of its choice,
+ * their home: logs and status words lie there, and outlive the client.
  */
 #ifndef VERBENA_TXN_H
 #define VERBENA_TXN_H
@@ -82,8 +86,8 @@ struct vb_db_params {
 	const char *hybrid;
 	/* Lets several databases share a fabric, 1 to 31 characters; NULL: "db". */
 	const char *name;
-	/* How many coordinators may be open at a time per node; 0: 64.  Times the fabric's nodes at
-	 * most 16383. */
+	/* How many coordinators may be open at a time per node, those of an elastic cluster's clients that have
+	 * their home there among them; 0: 64.  Times the fabric's nodes at most 16383. */
 	uint32_t coordinators;
 	/* The most records that one transaction touches, 1 to VB_TXN_ITEMS_MAX; 0: 64. */
 	uint32_t items_max;
@@ -176,13 +180,18 @@ uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_tabl
 uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
 
 /*
- * Opens the database on this process's view of the fabric, making it if it is not there yet.  Every
- * later open must ask for the same protocol and sizes.
+ * Opens the database on this process's view of the fabric, making it if it is not there yet (a client of an elastic
+ * cluster makes none, and waits for the servers for up to 10 s).  Every later open must ask for the same protocol and
+ * sizes.
  *
  *   -EINVAL      unknown protocol, a hybrid code that is none of its, a number out of range, or
  *                another database than the one that exists
- *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs, which the log names; or `copies` are
- *                asked for, and the protocol's logs have none
+ *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs, which the log names; `copies` are asked
+ *                for, and the protocol's logs have none; or to a client of an elastic cluster: "maat" or
+ *                "calvin", which keep more in the coordinator's memory than a log
+ *   -ENOENT      to such a client: a server has not made it
+ *   -VB_EPEERGONE
+ *                another process, which has a node, cannot be reached
  *   -ENOSPC      it does not fit in the nodes' segments; the log says how much is needed
  *
  * Threads: any.
@@ -200,8 +209,9 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *params, stru
  */
 int vb_db_close(struct vb_db *db);
 
-/* Opens a table as vb_db_open does a database.  Every process opens the tables in the same order.
- * -EINVAL, -ENOSPC; -EBUSY: another thread is just opening one of this database.
+/* Opens a table as vb_db_open does a database.  Every process opens the tables in the same order, before its
+ * coordinators.
+ * -EINVAL, -ENOSPC, -ENOENT, -VB_EPEERGONE; -EBUSY: another thread is just opening one of this database.
  * Threads: any, one at a time for a database. */
 int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct vb_table **out);
 
@@ -243,11 +253,15 @@ int vb_db_server_thread_start(struct vb_db *db, uint16_t node, struct vb_db_serv
 void vb_db_server_stop(struct vb_db_server *server);
 
 /*
- * Opens a coordinator at `node`.
+ * Opens a coordinator at `node`: one of this process, or, by a client of an elastic cluster, any.  There it takes one
+ * of the database's `coordinators`; a client that finds none free takes over that of a process which its home says is
+ * no more, and finishes what that has left: a little more than a lease.
  *
  *   -EINVAL  there is no such node
- *   -EXDEV   the node is another process's
- *   -ENOSPC  as many are open there as the database allows
+ *   -EXDEV   the node is another process's, and this one is no such client
+ *   -ENOSPC  as many are open there as the database allows; a client that was lost counts for the option `linger`
+ *            more
+ *   -EPROTO  there is a commit to finish, of a table that this process has not opened; the log says which
  *   -ENOMEM
  *   -VB_EPEERGONE, -VB_EUNKNOWN
  *            the node's memory does not answer.  Its place has been given back all the same, or the

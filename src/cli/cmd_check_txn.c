@@ -14,7 +14,7 @@
 struct opts {
 	struct vb_check_opts check;
 	const char *hybrid;
-	bool copies;
+	bool copies, far;
 };
 
 static struct opts opts;
@@ -32,6 +32,9 @@ static const struct vb_opt table[] = {
 	VB_OPT_FLAG(struct opts, copies, "copies",
 		    "logs have copies in every seed that may have them, and nodes go with their "
 		    "memory (else in one of four); all: the protocols that have copies"),
+	VB_OPT_FLAG(struct opts, far, "far",
+		    "coordinators have their places at another node and reach them by verbs "
+		    "alone, as clients of an elastic cluster do; all: the protocols for such"),
 	VB_CHECK_OPTS(struct opts),
 	VB_OPT_STRING(struct opts, check.history, "history", "FILE", NULL,
 		      "write the history of the last seed that was explored, for `verbena check "
@@ -67,6 +70,7 @@ static int add_run(struct vb_check *s, const struct vb_cc_ops *cc, const char *c
 	if (c != NULL) {
 		vb_txn_campaign_init(c, cc, code);
 		c->copies = opts.copies;
+		c->far = opts.far;
 		c->history = s->history;
 	}
 	return vb_check_add(s, c != NULL ? &c->all : NULL);
@@ -106,7 +110,7 @@ static int add_list(struct vb_check *s, const struct vb_cc_ops *const *list)
 
 	for (; *list != NULL && err == 0; list++)
 		if ((vb_cc_takes(*list, opts.hybrid) || !strcmp(opts.hybrid, "all")) &&
-		    (!opts.copies || vb_cc_copies(*list)))
+		    (!opts.copies || vb_cc_copies(*list)) && (!opts.far || vb_cc_far(*list)))
 			err = add_cc(s, *list);
 	return err;
 }
@@ -134,6 +138,11 @@ static int add(struct vb_check *s, const char *name)
 	cc = vb_cc_find(name);
 	if (cc != NULL && opts.copies && !vb_cc_copies(cc))
 		return vb_fail(-EINVAL, "--copies: '%s' has no copies of its logs; leave it out",
+			       name);
+	if (cc != NULL && opts.far && !vb_cc_far(cc))
+		return vb_fail(-EINVAL,
+			       "--far: '%s' is not for clients of an elastic cluster; leave it "
+			       "out",
 			       name);
 	if (cc != NULL)
 		return add_cc(s, cc);

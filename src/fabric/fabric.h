@@ -158,6 +158,8 @@ struct vb_fabric_caps {
 	/* 0, or how long a grant may last at most: the memory may begin anew, and whoever brings it back
 	 * waits for so long. */
 	uint64_t lease_max_ns;
+	/* This process has no node: its endpoints are at those of others, who say whether it lives. */
+	bool client;
 	/* NULL, or what to do where the bound is longer than it need be, for who wants shorter
 	 * leases. */
 	const char *bound_note;
@@ -640,6 +642,9 @@ int vb_region_find(struct vb_fabric *f, uint16_t node, const char *name, uint64_
 int vb_regions(struct vb_fabric *f, uint16_t node, struct vb_region_info *out, unsigned room);
 /* All of them, in an array that the caller frees if there was no error. */
 int vb_regions_all(struct vb_fabric *f, uint16_t node, struct vb_region_info **out);
+/* As vb_region, of a region that others make: waits for them, patience_ns.  -ENOENT (not said): they have not. */
+int vb_region_made(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
+		   uint64_t patience_ns, vb_addr *out);
 
 /*
  * Regions that come and go (held.c).  Those of one owner lie on any number of nodes; the one on node 0 stands for

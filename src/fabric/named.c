@@ -3,12 +3,14 @@
 #define VB_LOG_ROOM "fabric"
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "fabric/opened.h"
 
 /* So many at first; a node has no more as a rule. */
-#define ROOM 64u
+#define ROOM         64u
+#define MADE_LOOK_NS 20000000
 
 /* lock/space.c, lock/names.c and txn/db.c give these names; all others are parts of theirs. */
 static const struct {
@@ -52,6 +54,36 @@ int vb_regions_all(struct vb_fabric *f, uint16_t node, struct vb_region_info **o
 	if (n < 0)
 		free(*out);
 	return n;
+}
+
+/* 1: it is there; 0; or -error. */
+static int is_there(struct vb_fabric *f, uint16_t node, const char *name)
+{
+	struct vb_region_info *all;
+	int n = vb_regions_all(f, node, &all), found = 0;
+
+	if (n < 0)
+		return n;
+	for (int i = 0; i < n && !found; i++)
+		found = strcmp(all[i].name, name) == 0;
+	free(all);
+	return found;
+}
+
+int vb_region_made(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes,
+		   uint64_t patience_ns, vb_addr *out)
+{
+	const struct timespec pause = {.tv_nsec = MADE_LOOK_NS};
+	uint64_t until = vb_clock_gettime_ns() + patience_ns;
+	bool fresh;
+	int there;
+
+	while ((there = is_there(f, node, name)) == 0) {
+		if (vb_clock_gettime_ns() > until)
+			return -ENOENT;
+		nanosleep(&pause, NULL);
+	}
+	return there < 0 ? there : vb_region(f, node, name, bytes, out, &fresh);
 }
 
 int vb_fabric_each(struct vb_fabric *fabric, uint16_t node, vb_named_fn fn, void *user)

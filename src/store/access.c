@@ -33,14 +33,17 @@ static void failed(struct vb_acc *a, int err)
  * before is still to happen. */
 static void *near(struct vb_acc *a, vb_addr at, uint32_t len)
 {
+	void *mine;
+
 	if (!a->near_cpu || vb_addr_node(at) != a->node)
 		return NULL;
 	if (a->not_after_ns != 0 && vb_ep_now_early(a->ep) > a->not_after_ns) {
 		failed(a, -VB_ETOOLATE);
 		return NULL;
 	}
-	a->near++;
-	return vb_local(a->ep->fabric, at, len);
+	mine = vb_local(a->ep->fabric, at, len);
+	a->near += mine != NULL;
+	return mine;
 }
 
 static struct vb_verb *ask(struct vb_acc *a, uint8_t op, vb_addr at)

@@ -132,6 +132,10 @@ static inline bool vb_tuple_whole(const struct vb_tuple_layout *l, const void *t
  */
 int vb_header_claim(uint64_t *magic);
 void vb_header_filled(uint64_t *magic, uint64_t value);
+/* From afar: waits until it is filled, and reads the layout that stands behind the magic.  -ETIMEDOUT (not said), or
+ * the fabric's error. */
+#define VB_HEADER_PATIENCE_NS 10000000000ull
+int vb_header_read(struct vb_fabric *f, vb_addr header, uint64_t magic, uint64_t *layout);
 
 /* ---- the index ---- */
 

@@ -123,6 +123,7 @@ uint32_t vb_table_record_bytes(const struct vb_table *t)
 
 #define FILLED_WITH_NS 5000000000ull
 #define LOOK_NS        50000
+#define AFAR_LOOK_NS   1000000
 /* While it is filled, a header's magic is the process that does it: less than any magic. */
 #define PROCESS_MOST (1ull << 54)
 
@@ -156,6 +157,29 @@ int vb_header_claim(uint64_t *magic)
 void vb_header_filled(uint64_t *magic, uint64_t value)
 {
 	__atomic_store_n(magic, value, __ATOMIC_RELEASE);
+}
+
+int vb_header_read(struct vb_fabric *f, vb_addr header, uint64_t magic, uint64_t *layout)
+{
+	uint64_t until = vb_clock_gettime_ns() + VB_HEADER_PATIENCE_NS, word = 0;
+	struct vb_ep *ep;
+	int err = vb_ep_open(f, vb_addr_node(header), &ep);
+
+	if (err != 0)
+		return err;
+	while ((err = vb_read64(ep, header, &word)) == 0 && word != magic) {
+		if (vb_clock_gettime_ns() > until)
+			err = -ETIMEDOUT;
+		else
+			err = vb_ep_sleep(ep, AFAR_LOOK_NS);
+		if (err != 0)
+			break;
+	}
+	/* The magic was written last. */
+	if (err == 0)
+		err = vb_read64(ep, header + sizeof(uint64_t), layout);
+	vb_ep_close(ep);
+	return err;
 }
 
 static uint64_t more_slots(void *ctx, uint64_t generation, uint64_t slots)
@@ -423,6 +447,36 @@ static void name_region(const struct vb_table *t, char out[VB_REGION_NAME])
 
 #define TABLE_MAGIC 0x3130454c42415456ull /* "VTABLE01" */
 
+static int differs(const struct vb_table *t, uint16_t node)
+{
+	return vb_fail(-EINVAL,
+		       "table '%s' exists on node %u with other records or another protocol",
+		       t->name, node);
+}
+
+/* Who has no node makes none: the servers do. */
+static int join_node(struct vb_table *t, uint64_t same, uint16_t node)
+{
+	struct vb_table_node *n = &t->node[node];
+	uint64_t layout = 0;
+	int err = vb_region_made(n->fabric, node, n->region, table_bytes(t), VB_HEADER_PATIENCE_NS,
+				 &n->header);
+
+	if (err == 0)
+		err = vb_header_read(n->fabric, n->header, TABLE_MAGIC, &layout);
+	n->view = (struct vb_index_view){.at = n->header + sizeof(struct vb_table_header) +
+					       t->room * t->layout.stride,
+					 .slots = t->slots};
+	if (err == -ENOENT || err == -ETIMEDOUT)
+		return vb_fail(
+			-ENOENT,
+			"there is no table '%s' on node %u: its server opens it, and has not",
+			t->name, node);
+	if (err == -EINVAL || (err == 0 && layout != layout_hash(t, same)))
+		return differs(t, node);
+	return err;
+}
+
 static int open_node(struct vb_table *t, uint64_t same, uint16_t node)
 {
 	struct vb_table_node *n = &t->node[node];
@@ -438,6 +492,8 @@ static int open_node(struct vb_table *t, uint64_t same, uint16_t node)
 
 	name_region(t, n->region);
 	n->fabric = f;
+	if (f->caps.client)
+		return join_node(t, same, node);
 	err = vb_region(f, node, n->region, bytes, &n->header, &fresh);
 	if (err == -ENOSPC)
 		return vb_fail(err,
@@ -476,10 +532,7 @@ static int open_node(struct vb_table *t, uint64_t same, uint16_t node)
 			       "who began to make table '%s' on node %u has not come to the end",
 			       t->name, node);
 	if (n->index.header->magic != TABLE_MAGIC || n->index.header->layout != fixed.layout)
-		return vb_fail(
-			-EINVAL,
-			"table '%s' exists on node %u with other records or another protocol",
-			t->name, node);
+		return differs(t, node);
 	return 0;
 }
 

@@ -312,6 +312,31 @@ int vb_call_refused(uint16_t node, uint64_t why)
 		node, why < VB_WIRE_REFUSALS ? reasons[why] : "for a reason of its own");
 }
 
+/*
+ * Where it is far the call's own buffer, which has been sent, takes what is in it.  A READ whose answer was lost is
+ * asked for again; so is one that has come before the items, which may be another way than the message's.
+ */
+static int open_outbox(struct vb_coordinator *me, struct call *c, const struct vb_wire_call *head,
+		       const unsigned char **out)
+{
+	vb_addr at = vb_db_outbox(me->db, me->node, me->number, c->node);
+	uint64_t until;
+	int err;
+
+	if (vb_likely(!me->far)) {
+		*out = vb_local(me->db->fabric, at, me->db->call_bytes);
+		return 0;
+	}
+	*out = c->buf;
+	until = vb_ep_now(me->ep) + 2 * me->db->fabric->caps.verb_bound_ns;
+	do
+		err = vb_read(me->ep, at, c->buf, head->bytes);
+	while ((err == -VB_EUNKNOWN ||
+		(err == 0 && vb_wire_seal(c->buf, head->bytes, c->msg.subject) != head->seal)) &&
+	       vb_ep_now(me->ep) < until);
+	return err;
+}
+
 static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const struct vb_msg *msg)
 {
 	struct vb_coordinator *me = t->me;
@@ -320,6 +345,7 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 	const unsigned char *buf;
 	struct vb_wire_call head;
 	uint32_t at = 0;
+	int err;
 
 	memcpy(&head, msg->data, sizeof(head));
 	if (head.bytes == 0 && head.err != 0) {
@@ -329,8 +355,9 @@ static int take_reply(struct vb_txn *t, unsigned stage, struct call *c, const st
 	if (head.n != c->n || head.bytes > me->db->call_bytes)
 		return vb_fail(-EPROTO, "the server of node %u answers what was not asked",
 			       c->node);
-	buf = vb_local(me->db->fabric, vb_db_outbox(me->db, me->node, me->number, c->node),
-		       me->db->call_bytes);
+	err = open_outbox(me, c, &head, &buf);
+	if (err != 0)
+		return err;
 	/* The message may have come and the items not: a WRITE's answer can be lost. */
 	VB_SOMETIMES_IF(vb_wire_seal(buf, head.bytes, c->msg.subject) != head.seal, 20000,
 			"txn: an answer whose items have not come");

@@ -19,7 +19,6 @@
  */
 #define VB_LOG_ROOM "txn"
 #include <inttypes.h>
-#include <xxhash.h>
 
 #include "base/log.h"
 #include "base/sometimes.h"
@@ -56,9 +55,7 @@ static void put_entry(const struct vb_db *db, const struct vb_item *it, struct v
 void vb_txn_write_log(struct vb_txn *t, struct vb_lane *lane)
 {
 	struct vb_db *db = t->me->db;
-	struct vb_place_head *head =
-		vb_local(db->fabric, vb_db_place(db, lane->place), db->place_bytes);
-	unsigned char *log = (unsigned char *)(head + 1);
+	unsigned char *log = (unsigned char *)(lane->head + 1);
 	uint32_t at = 0;
 
 	for (unsigned i = 0; i < t->n; i++) {
@@ -69,9 +66,7 @@ void vb_txn_write_log(struct vb_txn *t, struct vb_lane *lane)
 		put_entry(db, it, (void *)(log + at));
 		at += (uint32_t)sizeof(struct vb_log_entry) + pad8(it->table->layout.record_bytes);
 	}
-	head->log_bytes = at;
-	/* A reader of the log may see half of it. */
-	head->log_seal = XXH3_64bits_withSeed(log, at, t->ts);
+	vb_lane_log(t->me, lane, at, t->ts);
 }
 
 /* ---- what must hold of every item ---- */
@@ -358,6 +353,7 @@ int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane)
 	if (lane->in_flight && vb_acc_finish(&lane->acc) != 0)
 		lane->unacknowledged = true;
 	lane->in_flight = false;
+	vb_lane_log_settle(me, lane);
 	if (db->copies != 0)
 		vb_copies_settle(me, lane);
 	if (vb_unlikely(lane->unknown))

@@ -22,18 +22,38 @@ static uint32_t place_of(const struct vb_coordinator *me, unsigned lane)
 
 /* A coordinator has the places whose first owner word it has set.  If that fails but for -ENOSPC, it may
  * have set the one of me->number. */
-static int take_number(struct vb_coordinator *me)
+static int take_free(struct vb_coordinator *me)
 {
-	for (me->number = 0; me->number < me->db->coordinators; me->number++) {
-		uint64_t old;
-		int err = vb_cas64(me->ep, owner_word(me->db, place_of(me, 0)), 0, me->ep->self,
-				   &old);
+	/* Where each look is a round trip not all begin with the same. */
+	const uint32_t all = me->db->coordinators,
+		       first = me->far ? vb_peer_client(me->ep->self) % all : 0;
 
+	for (uint32_t i = 0; i < all; i++) {
+		uint64_t old;
+		int err;
+
+		me->number = (first + i) % all;
+		err = vb_cas64(me->ep, owner_word(me->db, place_of(me, 0)), 0, me->ep->self, &old);
 		if (err)
 			return err;
 		if (old == 0)
 			return 0;
 	}
+	me->number = all;
+	return -ENOSPC;
+}
+
+static int take_number(struct vb_coordinator *me)
+{
+	int err = take_free(me);
+
+	for (uint32_t i = 0; i < me->db->coordinators && me->far && err == -ENOSPC; i++) {
+		err = vb_adopt_number(me);
+		if (err == -EAGAIN)
+			err = take_free(me);
+	}
+	if (err != -ENOSPC)
+		return err;
 	return vb_fail(
 		-ENOSPC,
 		"all %u coordinators that database '%s' allows on node %u are open; those of "
@@ -63,6 +83,20 @@ static void tell_left(const struct vb_coordinator *me, int err)
 		me->db->name, me->node, vb_strerror(err));
 }
 
+static int open_head(struct vb_coordinator *me, struct vb_lane *lane)
+{
+	const struct vb_db *db = me->db;
+	const uint32_t bytes = vb_db_place_bytes(db, lane->place);
+
+	if (!me->far) {
+		lane->head = vb_local(db->fabric, vb_db_place(db, lane->place), bytes);
+		return 0;
+	}
+	lane->far_head = calloc(1, bytes);
+	lane->head = lane->far_head;
+	return lane->head != NULL ? 0 : vb_fail(-ENOMEM, "no memory for a coordinator");
+}
+
 static int open_lane(struct vb_coordinator *me, unsigned i)
 {
 	const struct vb_db *db = me->db;
@@ -87,6 +121,8 @@ static int open_lane(struct vb_coordinator *me, unsigned i)
 	lane->arena += -(uintptr_t)lane->arena & (VB_CACHELINE - 1);
 	vb_acc_read(&lane->acc, VB_READ_TM, vb_db_place(db, lane->place), &lane->status, 8);
 	err = vb_acc_go(&lane->acc);
+	if (err == 0)
+		err = open_head(me, lane);
 	return err == 0 ? vb_copies_open(me, lane) : err;
 }
 
@@ -106,21 +142,6 @@ int64_t vb_coordinator_common(struct vb_ep *ep)
 		ns = (int64_t)(common - before - took / 2);
 	}
 	return ns;
-}
-
-/* Names that the places had under their last owner are not used again. */
-static void open_clock(struct vb_coordinator *me)
-{
-	struct vb_place_head *first =
-		vb_local(me->db->fabric, vb_db_place(me->db, place_of(me, 0)), sizeof(*first));
-
-	me->clock_word = &first->clock;
-	me->clock = __atomic_load_n(me->clock_word, __ATOMIC_ACQUIRE);
-	if (me->clock < VB_TS_FIRST_CLOCK)
-		me->clock = VB_TS_FIRST_CLOCK;
-	me->clock_end = me->clock;
-	/* Machines have not begun to count at the same time. */
-	me->common_ns = vb_coordinator_common(me->ep);
 }
 
 static int open_finder(struct vb_coordinator *me)
@@ -175,6 +196,7 @@ static void free_coordinator(struct vb_coordinator *me)
 	for (unsigned i = 0; i < VB_PLACES_EACH; i++) {
 		free(me->lane[i].item);
 		free(me->lane[i].memory);
+		free(me->lane[i].far_head);
 	}
 	free(me->slot);
 	free(me->stamp);
@@ -190,7 +212,9 @@ static void undo_open(struct vb_coordinator *me, int err)
 {
 	if (err == -VB_EUNKNOWN) /* what has set it may land yet */
 		vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
-	if (me->number < me->db->coordinators) {
+	if (me->adopts)
+		tell_left(me, err);
+	else if (me->number < me->db->coordinators) {
 		err = give_number_back(me);
 		if (err)
 			tell_left(me, err);
@@ -199,40 +223,10 @@ static void undo_open(struct vb_coordinator *me, int err)
 	free_coordinator(me);
 }
 
-int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out)
+static int open_parts(struct vb_coordinator *me)
 {
-	VB_SCHED_INSIDE(vb_sched_here());
-	struct vb_coordinator *me;
-	int err;
+	int err = take_number(me);
 
-	if (vb_any_null(db, out))
-		return -EINVAL;
-	err = vb_fabric_check(db->fabric);
-	if (err)
-		return err;
-	if (node >= db->fabric->nodes)
-		return vb_fail(-EINVAL, "there is no node %u: the fabric has %u", node,
-			       db->fabric->nodes);
-	if (vb_local(db->fabric, db->region[node], sizeof(struct vb_db_header)) == NULL)
-		return vb_fail(
-			-EXDEV,
-			"node %u lives in another process: a coordinator is opened where its "
-			"node is",
-			node);
-	me = calloc(1, sizeof(*me));
-	if (me == NULL)
-		return vb_fail(-ENOMEM, "no memory for a coordinator");
-	me->db = db;
-	me->node = node;
-	me->txn.me = me;
-	vb_list_init(&me->kept);
-	err = vb_ep_open(db->fabric, node, &me->ep);
-	if (err) {
-		free(me);
-		return err;
-	}
-	vb_mail_init(&me->mail, me->ep);
-	err = take_number(me);
 	if (err == 0)
 		err = open_own(me);
 	if (err == 0)
@@ -240,7 +234,34 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 	for (unsigned i = 0; i < VB_PLACES_EACH && err == 0; i++)
 		err = open_lane(me, i);
 	if (err == 0)
-		open_clock(me);
+		err = vb_clock_open(me);
+	/* Machines have not begun to count at the same time. */
+	me->common_ns = vb_coordinator_common(me->ep);
+	return err == 0 && me->adopts ? vb_adopt_settle(me) : err;
+}
+
+static int open_at(struct vb_db *db, uint16_t node, uint16_t at, bool far,
+		   struct vb_coordinator **out)
+{
+	struct vb_coordinator *me = calloc(1, sizeof(*me));
+	int err;
+
+	if (me == NULL)
+		return vb_fail(-ENOMEM, "no memory for a coordinator");
+	me->db = db;
+	me->node = node;
+	me->far = far;
+	me->number = db->coordinators; /* none yet */
+	me->txn.me = me;
+	vb_list_init(&me->kept);
+	err = vb_ep_open(db->fabric, at, &me->ep);
+	if (err) {
+		free(me);
+		return err;
+	}
+	me->ep->user = me;
+	vb_mail_init(&me->mail, me->ep);
+	err = open_parts(me);
 	if (err) {
 		undo_open(me, err);
 		return err;
@@ -256,6 +277,38 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 	return 0;
 }
 
+int vb_coordinator_open_far(struct vb_db *db, uint16_t node, uint16_t at,
+			    struct vb_coordinator **out)
+{
+	int err = vb_far_check(db);
+
+	return err == 0 ? open_at(db, node, at, true, out) : err;
+}
+
+int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out)
+{
+	VB_SCHED_INSIDE(vb_sched_here());
+	int err;
+
+	if (vb_any_null(db, out))
+		return -EINVAL;
+	err = vb_fabric_check(db->fabric);
+	if (err)
+		return err;
+	if (node >= db->fabric->nodes)
+		return vb_fail(-EINVAL, "there is no node %u: the fabric has %u", node,
+			       db->fabric->nodes);
+	if (db->fabric->caps.client)
+		return vb_coordinator_open_far(db, node, node, out);
+	if (vb_local(db->fabric, db->region[node], sizeof(struct vb_db_header)) == NULL)
+		return vb_fail(
+			-EXDEV,
+			"node %u lives in another process: a coordinator is opened where its "
+			"node is",
+			node);
+	return open_at(db, node, node, false, out);
+}
+
 void vb_coordinator_close(struct vb_coordinator *me)
 {
 	int err = 0;
@@ -268,7 +321,9 @@ void vb_coordinator_close(struct vb_coordinator *me)
 		err = vb_lane_settle(me, &me->lane[i]);
 	if (err == 0)
 		err = vb_recovery_pay(me);
-	__atomic_store_n(me->clock_word, me->clock, __ATOMIC_RELEASE);
+	for (unsigned i = VB_PLACES_TXN; i < VB_PLACES_EACH; i++)
+		vb_lane_log_settle(me, &me->lane[i]);
+	vb_clock_close(me);
 	if (err == 0)
 		err = give_number_back(me);
 	if (err)

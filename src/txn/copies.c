@@ -551,8 +551,7 @@ static int send(struct sending *s, uint64_t ts)
 int vb_copies_log(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts)
 {
 	const struct vb_db *db = me->db;
-	struct vb_place_head *head = vb_local(db->fabric, vb_db_place(db, lane->place),
-					      vb_db_place_bytes(db, lane->place));
+	struct vb_place_head *head = lane->head;
 	struct sending s;
 	int err = lane->copies_known ? 0 : learn(me, lane);
 

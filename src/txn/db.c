@@ -293,6 +293,17 @@ static int check_copies(const struct vb_fabric *f, const struct vb_cc_ops *cc,
 	return 0;
 }
 
+int vb_far_check(const struct vb_db *db)
+{
+	if (vb_cc_far(db->cc))
+		return 0;
+	return vb_fail(-EOPNOTSUPP,
+		       "'%s' is not for clients of an elastic cluster: what others must know of "
+		       "its transactions has to be in memory of the coordinator's own process; "
+		       "open coordinators in a server, or the database with another protocol",
+		       db->cc->name);
+}
+
 static int check_caps(const struct vb_fabric *f, const struct vb_cc_ops *cc)
 {
 	uint32_t missing = (cc->needs | VB_CAP_SEND) & ~f->caps.flags;
@@ -435,6 +446,33 @@ static uint64_t layout_hash(const struct vb_db *db)
 	return XXH64(text, (size_t)n, 0) | 1;
 }
 
+static int differs(const struct vb_db *db, uint16_t node)
+{
+	return vb_fail(-EINVAL,
+		       "database '%s' exists on node %u with another protocol or other parameters",
+		       db->name, node);
+}
+
+/* Who has no node makes none: the servers do. */
+static int join_node(struct vb_db *db, uint16_t node, const char *region, uint64_t bytes)
+{
+	uint64_t layout = 0;
+	int err = vb_region_made(db->fabric, node, region, bytes, VB_HEADER_PATIENCE_NS,
+				 &db->region[node]);
+
+	if (err == 0)
+		err = vb_header_read(db->fabric, db->region[node], DB_MAGIC, &layout);
+	if (err == -ENOENT || err == -ETIMEDOUT)
+		return vb_fail(
+			-ENOENT,
+			"there is no database '%s' on node %u: its servers make it (`verbena "
+			"serve`, vb_db_server_start), and have not",
+			db->name, node);
+	if (err == -EINVAL || (err == 0 && layout != layout_hash(db)))
+		return differs(db, node);
+	return err;
+}
+
 static int open_node(struct vb_db *db, uint16_t node)
 {
 	uint64_t bytes = db->copies_at + db->copies * db->copy_bytes;
@@ -444,6 +482,8 @@ static int open_node(struct vb_db *db, uint16_t node)
 	int err;
 
 	snprintf(name, sizeof(name), "db:%.31s", db->name);
+	if (db->fabric->caps.client)
+		return join_node(db, node, name, bytes);
 	err = vb_region(db->fabric, node, name, bytes, &db->region[node], &fresh);
 	if (err == -ENOSPC)
 		return vb_fail(err,
@@ -470,12 +510,7 @@ static int open_node(struct vb_db *db, uint16_t node)
 		return vb_fail(err,
 			       "who began to make database '%s' on node %u has not come to the end",
 			       db->name, node);
-	if (h->magic != DB_MAGIC || h->layout != layout_hash(db))
-		return vb_fail(-EINVAL,
-			       "database '%s' exists on node %u with another protocol or other "
-			       "parameters",
-			       db->name, node);
-	return 0;
+	return h->magic == DB_MAGIC && h->layout == layout_hash(db) ? 0 : differs(db, node);
 }
 
 /*
@@ -627,6 +662,8 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *p, struct vb
 		err = check_record(db->cc, p);
 	if (err == 0)
 		err = check_copies(fabric, db->cc, p);
+	if (err == 0 && fabric->caps.client)
+		err = vb_far_check(db);
 	if (err == 0) {
 		set_sizes(db, p);
 		set_options(db, p);

@@ -5,6 +5,7 @@
  *	server.c       the server of a node is started and stopped
  *	serve.c        what it does
  *	coordinator.c  coordinators come to their places, and give them up
+ *	adopt.c        places of processes that have no node, and of those who are gone
  *	values.c       transactions of numbers
  *	scan.c         reads of all keys of an interval
  *	txn.c          a transaction's items, from begin to commit or abort
@@ -226,6 +227,12 @@ struct vb_stage_time {
 struct vb_lane {
 	uint32_t place;
 	uint64_t status; /* what the status word should be */
+	/* Its log is written there: the place itself; or, where that is far, what of log_due bytes goes there before
+	 * the status word's next change (lane.c). */
+	struct vb_place_head *head, *far_head;
+	uint32_t log_due;
+	bool log_late; /* one may land there yet */
+	uint64_t tries_were;
 	struct vb_acc acc;
 	struct vb_item *item;
 	/* Of images, behind room for what is the protocol's own of the first.  All zeros at first: who never
@@ -250,15 +257,17 @@ struct vb_coordinator {
 	struct vb_mail mail;
 	uint16_t node;
 	uint32_t number; /* on the node */
+	bool far;        /* its places are reached by verbs alone: adopt.c */
+	bool adopts;     /* somebody else's, and has not finished what was left there */
 	struct vb_txn txn;
 	struct vb_lane lane[VB_PLACES_EACH];
 	void *own;           /* the protocol's */
 	uint32_t item_own;   /* bytes of it, of each item */
 	unsigned current;    /* lane of the transaction */
 	unsigned recovering; /* lane of the last recovery, less VB_PLACES_TXN */
-	/* Of timestamps: the next one's, which is below what clock_word says; and what makes
-	 * vb_ep_now the common time. */
-	uint64_t clock, clock_end, *clock_word;
+	/* Of timestamps: the next one's, which is below what the first place's clock says (clock_asked: or will
+	 * say, perhaps); and what makes vb_ep_now the common time. */
+	uint64_t clock, clock_end, clock_asked;
 	int64_t common_ns;
 	uint64_t snapshot; /* the last one */
 	bool fenced;       /* others have taken its node for gone: copies.c */
@@ -645,11 +654,30 @@ static inline int vb_txn_tell_loss(struct vb_coordinator *me)
 	me->untold = false;
 	return -VB_ELOST;
 }
+/* A copy of the log that the transaction has left in its place: *log is NULL if it has none. */
+int vb_recovery_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsigned char **log,
+		    uint32_t *bytes);
+/* Its entry behind *at; NULL: there is no more.  `log` is what follows the head. */
+const struct vb_log_entry *vb_log_next(const unsigned char *log, uint32_t bytes, uint32_t *at);
 /* Memory (malloc's, NULL: there is none) that its coordinator frees if the task is killed. */
 void *vb_recovery_keep(struct vb_coordinator *me, size_t bytes);
 void vb_recovery_let_go(void *kept);
 /* Frees what a task that was killed in a recovery has left. */
 void vb_recover_drop_kept(struct vb_coordinator *me);
+
+/* sweep.c: a place whose owner, `who`, is gone, or that `who` has adopted: nothing of its last transaction is left to
+ * do.  *still is another if it has another owner by now. */
+int vb_place_free(struct vb_coordinator *me, uint32_t place, vb_addr owner, uint64_t who,
+		  uint64_t *still);
+
+/* db.c: may coordinators have places that are far?  0, -EOPNOTSUPP: said. */
+int vb_far_check(const struct vb_db *db);
+
+/* adopt.c */
+/* Takes places whose owner is gone: 0; -ENOSPC: there are none; -EAGAIN: another was quicker. */
+int vb_adopt_number(struct vb_coordinator *me);
+/* ... and finishes what was left there; its lanes and clock are open.  If that fails they are its own still. */
+int vb_adopt_settle(struct vb_coordinator *me);
 
 /* lane.c */
 /* Until what is still under way has taken effect or never will: also in a task that is
@@ -657,13 +685,27 @@ void vb_recover_drop_kept(struct vb_coordinator *me);
 void vb_txn_wait_out(struct vb_coordinator *me, uint64_t ns);
 /* The next timestamp is larger than this clock, unless it is beyond all reason. */
 void vb_coordinator_saw(struct vb_coordinator *me, uint64_t clock);
-uint64_t vb_coordinator_stamp(struct vb_coordinator *me, struct vb_lane *lane);
+int vb_coordinator_stamp(struct vb_coordinator *me, struct vb_lane *lane, uint64_t *ts);
+/* 0; 1: others have changed the word; or an error.  What is due of a log goes there before. */
 int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to);
+/* There are so many bytes of a log in lane->head, under that name. */
+void vb_lane_log(struct vb_coordinator *me, struct vb_lane *lane, uint32_t bytes, uint64_t ts);
+/* What is due of it is in its place.  0, or the fabric's error: it may be. */
+int vb_lane_log_now(struct vb_coordinator *me, struct vb_lane *lane);
+/* Before the lane's next log. */
+void vb_lane_log_settle(struct vb_coordinator *me, struct vb_lane *lane);
+/* The clock of its places, when it opens and closes. */
+int vb_clock_open(struct vb_coordinator *me);
+void vb_clock_close(struct vb_coordinator *me);
 /* Names the next transaction, by old_ts if it is the last one tried again, and says that it runs:
  * 0 or the fabric's error. */
 int vb_lane_name(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old_ts);
 
 /* coordinator.c */
+/* With places at `node` that are reached by verbs alone, from an endpoint at `at`.  A client's endpoint is at its
+ * home; in a simulation it may be elsewhere. */
+int vb_coordinator_open_far(struct vb_db *db, uint16_t node, uint16_t at,
+			    struct vb_coordinator **out);
 void vb_coordinator_bury(struct vb_coordinator *me);
 /* What the common time is ahead of the endpoint's. */
 int64_t vb_coordinator_common(struct vb_ep *ep);

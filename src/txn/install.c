@@ -91,8 +91,13 @@ int vb_txn_install(struct vb_txn *t)
 
 	if (db->recovery)
 		vb_txn_write_log(t, lane);
-	err = n > 0 ? fence(t, lane) : 0;
-	if (n == 0 || err != 0)
+	if (n == 0)
+		return 0;
+	err = vb_lane_log_now(t->me, lane);
+	if (err != 0)
+		return vb_txn_doom(t, VB_TXN_FABRIC, err);
+	err = fence(t, lane);
+	if (err != 0)
 		return err;
 	t->installed = VB_TXN_PERHAPS_INSTALLED;
 	vb_stage_run(t, lane, db->cc->install, t->some, n);

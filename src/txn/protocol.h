@@ -352,6 +352,13 @@ static inline bool vb_cc_copies(const struct vb_cc_ops *cc)
 	return !(cc->caps & VB_CC_AT_HOME);
 }
 
+/* A coordinator's places may be another process's (txn/adopt.c): what stands there is changed by atomics and logs
+ * alone. */
+static inline bool vb_cc_far(const struct vb_cc_ops *cc)
+{
+	return vb_cc_copies(cc) || vb_cc_installs(cc);
+}
+
 static inline bool vb_cc_sequenced(const struct vb_cc_ops *cc)
 {
 	return cc->caps & VB_CC_SEQUENCED;

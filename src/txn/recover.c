@@ -235,7 +235,7 @@ static int copy_log_at(struct vb_coordinator *me, vb_addr at, uint32_t room, uin
  * but for one that the commit did not count.  If none has it any more, then who was only cut off has written another
  * over it, and has brought it into place before; as long as one does not answer that is not known.
  */
-static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsigned char **out,
+int vb_recovery_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsigned char **out,
 		    uint32_t *bytes)
 {
 	const struct vb_db *db = me->db;
@@ -258,7 +258,7 @@ static int copy_log(struct vb_coordinator *me, uint32_t place, uint64_t ts, unsi
 	return err != 0 || some ? err : -VB_EPEERGONE;
 }
 
-static const struct vb_log_entry *next_entry(const unsigned char *log, uint32_t bytes, uint32_t *at)
+const struct vb_log_entry *vb_log_next(const unsigned char *log, uint32_t bytes, uint32_t *at)
 {
 	const struct vb_log_entry *e = (const void *)(log + *at);
 
@@ -280,7 +280,10 @@ static int name_anew(struct vb_coordinator *me, const struct vb_log_entry *e, ui
 	const struct vb_cc_ops *cc = me->db->cc;
 
 	for (unsigned i = 0; i < NAMES; i++) {
-		*ts = vb_coordinator_stamp(me, vb_recovery_lane(me));
+		int err = vb_coordinator_stamp(me, vb_recovery_lane(me), ts);
+
+		if (err != 0)
+			return err;
 		*held = cc->locked(*ts, e->held);
 		if (vb_likely(*held != not_held))
 			return 0;
@@ -298,9 +301,7 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
 {
 	struct vb_db *db = me->db;
 	struct vb_lane *lane = vb_recovery_lane(me);
-	struct vb_place_head *head = vb_local(db->fabric, vb_db_place(db, lane->place),
-					      vb_db_place_bytes(db, lane->place));
-	struct vb_log_entry *mine = (void *)(head + 1);
+	struct vb_log_entry *mine = (void *)(lane->head + 1);
 	int err = name_anew(me, e, not_held, ts, held);
 
 	if (err)
@@ -310,13 +311,13 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
 		err = vb_lane_status(me, lane, *ts | VB_TS_RUNNING);
 	if (err)
 		return err == 1 ? -VB_EUNKNOWN : err;
+	vb_lane_log_settle(me, lane);
 	if (db->copies != 0)
 		vb_copies_settle(me, lane);
 	memcpy(mine, e, sizeof(*e) + e->bytes);
 	mine->held = *held;
 	mine->by_server = 0;
-	head->log_bytes = sizeof(*e) + ((e->bytes + 7) & ~7u);
-	head->log_seal = XXH3_64bits_withSeed(mine, head->log_bytes, *ts);
+	vb_lane_log(me, lane, (uint32_t)sizeof(*e) + ((e->bytes + 7) & ~7u), *ts);
 	err = db->copies != 0 ? vb_copies_log(me, lane, *ts) : 0;
 	if (err != 0)
 		return err == 1 ? me->fenced ? -VB_EPEERGONE : -VB_EUNKNOWN : err;
@@ -574,13 +575,13 @@ static int by_log(struct vb_coordinator *me, const struct vb_suspect *s, uint32_
 	const struct vb_log_entry *e;
 	uint32_t bytes, at = 0;
 	unsigned char *log;
-	int err = copy_log(me, place, vb_ts_name(s->status), &log, &bytes);
+	int err = vb_recovery_log(me, place, vb_ts_name(s->status), &log, &bytes);
 
 	if (err)
 		return err;
 	if (log == NULL)
 		return set_back(me, s);
-	while ((e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
+	while ((e = vb_log_next(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
 		if (e->at == s->at && e->held == s->word && s->reader_at == 0 &&
 		    entry_is_sound(me->db, e))
 			break;
@@ -655,10 +656,11 @@ int vb_lane_finish(struct vb_coordinator *me, struct vb_lane *lane)
 
 	if (!by_log && (lane->status & VB_TS_STATE) != VB_TS_COMMITTED)
 		return 0;
-	err = copy_log(me, lane->place, vb_ts_name(lane->status), &log, &bytes);
+	err = vb_recovery_log(me, lane->place, vb_ts_name(lane->status), &log, &bytes);
 	if (err != 0 || log == NULL)
 		return err;
-	while (err == 0 && (e = next_entry(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
+	while (err == 0 &&
+	       (e = vb_log_next(log + sizeof(struct vb_place_head), bytes, &at)) != NULL)
 		if (!entry_is_sound(me->db, e))
 			err = not_opened(me->db, e);
 		else

@@ -9,6 +9,8 @@
 
 struct sweep {
 	struct vb_coordinator *me;
+	uint64_t *
+		dead; /* of each number, the owner who was gone at the sweep's begin; 0: it was not */
 	struct vb_suspect *found;
 	size_t n, room;
 	uint64_t patience_ns; /* with a server, for a lock */
@@ -154,8 +156,8 @@ static int withdraw(struct vb_coordinator *me, vb_addr status, struct vb_lane *l
  * dead one has posted may land yet, its commit point, too: then its status is another than we have seen, and
  * is looked at again, for what it had committed has to be in place.
  */
-static int free_place(struct vb_coordinator *me, uint32_t place, vb_addr owner, uint64_t who,
-		      uint64_t *still)
+int vb_place_free(struct vb_coordinator *me, uint32_t place, vb_addr owner, uint64_t who,
+		  uint64_t *still)
 {
 	const struct vb_txn_watch *watch = me->db->watch;
 	vb_addr status = vb_status_word(me->db, place);
@@ -198,7 +200,7 @@ static int free_places_of(struct sweep *w, uint32_t place, uint64_t who)
 	bool all = true;
 
 	for (unsigned i = 0; i < VB_PLACES_EACH; i++) {
-		int err = free_place(me, place + i, owner, who, &still);
+		int err = vb_place_free(me, place + i, owner, who, &still);
 
 		if (err == 0 && still != who)
 			return 0;
@@ -210,22 +212,36 @@ static int free_places_of(struct sweep *w, uint32_t place, uint64_t who)
 	return all ? left_out(w, vb_recovery_cas(me, VB_AMOD_TM, owner, who, 0, &old)) : 0;
 }
 
-/* Places of coordinators whose process is gone.  A lock of theirs that is met later is one that was
- * left behind. */
+/* Places of coordinators whose process is gone.  They are given up when it has been so for a suspect time: adopt.c. */
+static int find_dead(struct sweep *w, uint16_t node)
+{
+	struct vb_db *db = w->me->db;
+	int err = 0;
+
+	w->dead = vb_recovery_keep(w->me, db->coordinators * sizeof(*w->dead));
+	if (w->dead == NULL)
+		return vb_fail(-ENOMEM, "no memory for %u owners", db->coordinators);
+	for (uint32_t c = 0; c < db->coordinators && err == 0; c++) {
+		uint32_t place = (node * db->coordinators + c) * VB_PLACES_EACH;
+		vb_addr owner = vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
+
+		err = vb_recovery_read(w->me, VB_READ_TM, owner, &w->dead[c]);
+		if (err == 0 && w->dead[c] != 0 && vb_peer_alive(db->fabric, w->dead[c]))
+			w->dead[c] = 0;
+	}
+	return err;
+}
+
+/* A lock of theirs that is met later is one that was left behind. */
 static int free_places(struct sweep *w, uint16_t node)
 {
 	struct vb_db *db = w->me->db;
 	int err = 0;
 
-	for (uint32_t c = 0; c < db->coordinators && err == 0; c++) {
-		uint32_t place = (node * db->coordinators + c) * VB_PLACES_EACH;
-		vb_addr owner = vb_db_place(db, place) + offsetof(struct vb_place_head, owner);
-		uint64_t who;
-
-		err = vb_recovery_read(w->me, VB_READ_TM, owner, &who);
-		if (err == 0 && who != 0 && !vb_peer_alive(db->fabric, who))
-			err = free_places_of(w, place, who);
-	}
+	for (uint32_t c = 0; c < db->coordinators && err == 0; c++)
+		if (w->dead[c] != 0)
+			err = free_places_of(w, (node * db->coordinators + c) * VB_PLACES_EACH,
+					     w->dead[c]);
 	return err;
 }
 
@@ -256,6 +272,8 @@ int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
 			err = left_out(&w, err);
 	}
 	if (err == 0)
+		err = find_dead(&w, node);
+	if (err == 0)
 		err = look_everywhere(&w, node);
 	if (err == 0)
 		err = vb_ep_sleep(me->ep, me->db->suspect_ns);
@@ -264,6 +282,7 @@ int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
 	if (err == 0)
 		err = free_places(&w, node);
 	vb_recovery_let_go(w.found);
+	vb_recovery_let_go(w.dead);
 	if (err == 0)
 		err = w.first;
 	return err != 0 ? err : vb_txn_tell_loss(me);

@@ -22,8 +22,8 @@ static void name(const struct vb_campaign *c, char *buf, size_t size)
 {
 	const char *hybrid = mine(c)->hybrid;
 
-	snprintf(buf, size, "txn --cc %s%s%s%s", c->protocol, hybrid[0] ? " --hybrid " : "", hybrid,
-		 mine(c)->copies ? " --copies" : "");
+	snprintf(buf, size, "txn --cc %s%s%s%s%s", c->protocol, hybrid[0] ? " --hybrid " : "",
+		 hybrid, mine(c)->copies ? " --copies" : "", mine(c)->far ? " --far" : "");
 }
 
 static const char *groups(const struct vb_campaign *c)
@@ -40,6 +40,8 @@ static void draw(const struct vb_campaign *c, uint64_t seed, struct vb_txn_draw 
 	vb_txn_draw(t->cc, seed, hybrid, d);
 	if (t->copies)
 		vb_txn_draw_copies(t->cc, hybrid, d);
+	if (t->far)
+		vb_txn_draw_far(t->cc, d);
 }
 
 static void describe(const struct vb_campaign *c, uint64_t seed, FILE *to)

@@ -11,6 +11,7 @@ struct vb_txn_campaign {
 	const struct vb_cc_ops *cc;
 	char groups[64]; /* of the sites that it must reach; none of one that need not be right */
 	char hybrid[VB_CODE_BYTES]; /* a code; "": each seed draws one */
+	bool far; /* coordinators have their places at another node, in each seed that may have that */
 	bool copies;   /* of logs, in each seed that may have them; else those that draw them */
 	FILE *history; /* gets each seed's history, over the last one's; NULL: nothing does */
 

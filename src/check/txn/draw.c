@@ -361,6 +361,11 @@ static void draw_copies(const struct vb_cc_ops *cc, struct vb_txn_draw *d, bool 
 		d->p_waylay = vb_draw_one_of(r, often, 2);
 }
 
+void vb_txn_draw_far(const struct vb_cc_ops *cc, struct vb_txn_draw *d)
+{
+	d->far = vb_cc_far(cc) && !d->memory;
+}
+
 /* The last digit of the hybrid code.  hybrid: what was asked for, or NULL. */
 static void draw_log(const struct vb_cc_ops *cc, struct vb_txn_draw *d, const char *hybrid)
 {
@@ -516,6 +521,8 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "slow", d->p_slow, d->slow_ns);
 	vb_draw_tell_chance(to, "to the lease's end", d->p_edge, 0);
 	vb_draw_tell_chance(to, "sweeps", d->p_sweep, 0);
+	if (d->far)
+		fprintf(to, ", far places");
 	if (d->copies != 0)
 		fprintf(to, ", %u copies of each log, %u nodes without records", d->copies,
 			d->homes);

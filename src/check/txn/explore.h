@@ -74,6 +74,7 @@ struct vb_txn_draw {
 	double p_lose;
 	uint64_t cut_every_ns;
 	double p_waylay;
+	bool far; /* coordinators reach their places by verbs alone, from another node */
 	/* More than can be survived: what still holds is in beyond.c. */
 	bool never_back; /* a server that dies never returns */
 	bool forgotten;  /* the memory of a coordinator that dies is gone */

@@ -199,7 +199,10 @@ static void wrap_counters(struct txn_slot *s)
 static int open_coordinator(struct txn_slot *s)
 {
 	struct txn_world *w = s->w;
-	int err = vb_coordinator_open(w->db, txn_home(s), &s->me);
+	const uint16_t home = txn_home(s);
+	int err = w->d->far ? vb_coordinator_open_far(w->db, home,
+						      (uint16_t)((home + 1u) % w->d->nodes), &s->me)
+			    : vb_coordinator_open(w->db, home, &s->me);
 
 	if (err) {
 		s->me = NULL;

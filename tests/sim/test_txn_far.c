@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Coordinators whose places are far, as those of an elastic cluster's clients: at each moment of a transaction one
+ * dies, and who needs places takes his over, finishes what was left, and may die of it at any moment as well.
+ * All of the transaction has happened or nothing, and no lock stays held.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "fabric/sim/inner.h"
+#include "txn/db.h"
+
+#define US      1000ull
+#define NODES   5u
+#define HOME    0u /* has the places, and no records */
+#define KEYS    2u
+#define LAST_NS 30000ull
+#define STEP_NS 500ull
+
+struct world {
+	struct vb_fabric *f;
+	struct vb_db *db;
+	struct vb_table *t;
+	struct vb_db_server *server[NODES];
+	struct vb_coordinator *a, *b; /* a: far, from node 3; b: near, at node 1 */
+	uint64_t value[KEYS];
+	int err;
+	bool told;
+};
+
+#define must(call) assert_int_equal(call, 0)
+
+/* On nodes 1 and 2. */
+static uint64_t key_of(unsigned i)
+{
+	return (uint64_t)(1 + i) << 48 | 1;
+}
+
+static void open_world(struct world *w, const char *cc, uint64_t seed, uint32_t copies)
+{
+	const struct vb_fabric_params fp = {.fabric = "sim",
+					    .options = "profile=cx5,bound=25us,scope=nic",
+					    .nodes = NODES,
+					    .node_bytes = 4 << 20,
+					    .seed = 1 + seed};
+	/* One coordinator on a node: who needs a second one at HOME has to take over the first one's places. */
+	const struct vb_db_params dp = {.cc = cc,
+					.coordinators = 1,
+					.items_max = 8,
+					.bytes_max = 256,
+					.record_bytes_max = 64,
+					.lease_ns = 200 * US,
+					.copies = copies};
+	const struct vb_table_params tp = {
+		.name = "t", .record_bytes = 8, .records = 64, .partition = VB_PARTITION_TOP16};
+	uint64_t record = 1;
+
+	memset(w, 0, sizeof(*w));
+	must(vb_fabric_open(&fp, &w->f));
+	must(vb_db_open(w->f, &dp, &w->db));
+	must(vb_table_open(w->db, &tp, &w->t));
+	for (unsigned i = 0; i < KEYS; i++)
+		must(vb_table_load(w->t, key_of(i), &record));
+	for (uint16_t n = 0; n < NODES; n++)
+		must(vb_db_server_start(w->db, n, &w->server[n]));
+	must(vb_coordinator_open_far(w->db, HOME, 3, &w->a));
+	must(vb_coordinator_open(w->db, 1, &w->b));
+}
+
+static void close_world(struct world *w)
+{
+	vb_coordinator_close(w->a);
+	vb_coordinator_close(w->b);
+	for (uint16_t n = 0; n < NODES; n++)
+		vb_db_server_stop(w->server[n]);
+	must(vb_db_close(w->db));
+	must(vb_fabric_close(w->f));
+}
+
+/* Each record becomes `to`. */
+static int write_all(struct world *w, struct vb_coordinator *me, uint64_t to)
+{
+	int err = vb_txn_begin(me);
+
+	for (unsigned i = 0; i < KEYS && err == 0; i++) {
+		uint64_t *record;
+
+		err = vb_txn_update(me, w->t, key_of(i), (void **)&record);
+		if (err == 0)
+			*record = to;
+	}
+	return err == 0 ? vb_txn_commit(me) : err;
+}
+
+static void writes(void *arg)
+{
+	struct world *w = arg;
+
+	w->err = write_all(w, w->a, 7);
+	w->told = true;
+}
+
+/* What stands in all records, which are its own to write by then. */
+static int take_all(struct vb_coordinator *me, void *arg)
+{
+	struct world *w = arg;
+	int err = 0;
+
+	for (unsigned i = 0; i < KEYS && err == 0; i++) {
+		uint64_t *record;
+
+		err = vb_txn_update(me, w->t, key_of(i), (void **)&record);
+		if (err == 0)
+			w->value[i] = *record;
+	}
+	return err;
+}
+
+static const struct vb_task_params task_params = {.name = "far"};
+
+/* As a process that is killed: what it has posted may land, and its home says that it is no more. */
+static void dies(struct vb_coordinator **me, struct vb_task *task, bool is_over)
+{
+	if (!is_over)
+		vb_task_kill(task);
+	vb_coordinator_bury(*me);
+	*me = NULL;
+}
+
+static unsigned midst; /* so many heirs died before they were through */
+
+struct adopter {
+	struct world *w;
+	struct vb_coordinator *me;
+	int err;
+	bool done;
+};
+
+static void adopts(void *arg)
+{
+	struct adopter *it = arg;
+
+	it->err = vb_coordinator_open_far(it->w->db, HOME, 4, &it->me);
+	it->done = true;
+}
+
+/* The word of each record's lock. */
+static bool is_held(struct world *w, unsigned i)
+{
+	vb_addr at = vb_table_find(w->t, (uint16_t)(1 + i), key_of(i));
+	const unsigned char *tuple = vb_local(w->f, at, w->t->layout.bytes);
+	uint64_t word = vb_tuple_word(tuple, w->t->layout.lock_at);
+
+	return w->db->cc->whose(word).shown != 0;
+}
+
+static void writes_at_last(struct world *w, struct vb_coordinator *me)
+{
+	int err;
+
+	for (unsigned tries = 0; (err = write_all(w, me, 50)) == -EAGAIN && tries < 100; tries++)
+		must(vb_ep_sleep(me->ep, 10 * US));
+	must(err);
+}
+
+static void look(struct world *w, struct vb_coordinator *me, bool *did)
+{
+	must(vb_txn_run(me, take_all, w, 0));
+	*did = w->value[0] == 7;
+	for (unsigned i = 0; i < KEYS; i++)
+		assert_int_equal(w->value[i], *did ? 7 : 1);
+	if (w->told && w->err != -VB_EUNKNOWN)
+		assert_int_equal(*did, w->err == 0);
+}
+
+static struct vb_coordinator *owner_of(struct world *w, uint32_t place)
+{
+	const struct vb_place_head *head = vb_local(w->f, vb_db_place(w->db, place), sizeof(*head));
+	struct sim_ep *e = sim_find_peer(vb_container_of(w->f, struct sim, base), head->owner);
+
+	return e != NULL ? e->base.user : NULL;
+}
+
+/* It adopts the places, and dies step_ns after it has made them its own; false: it was through before. */
+static bool adopts_and_dies(struct world *w, uint32_t place, uint64_t step_ns)
+{
+	struct adopter heir = {.w = w};
+	struct vb_coordinator *me;
+	struct vb_task *task;
+	bool was_done;
+
+	must(vb_task_spawn(w->b->ep->sched, adopts, &heir, &task_params, &task));
+	while ((me = owner_of(w, place)) == NULL)
+		must(vb_ep_sleep(w->b->ep, US / 10));
+	must(vb_ep_sleep(w->b->ep, step_ns));
+	was_done = heir.done;
+	dies(&me, task, was_done);
+	return !was_done;
+}
+
+/* It dies at_ns after its begin; so do `more` who adopt its places, one after the other.  Who comes then adopts them,
+ * too.  Has it happened? */
+static bool falls(const char *cc, uint64_t at_ns, unsigned more, uint64_t first_ns,
+		  uint64_t step_ns, uint32_t copies)
+{
+	struct vb_task *task;
+	struct adopter heir;
+	struct world w;
+	uint32_t place;
+	bool did;
+
+	open_world(&w, cc, at_ns + step_ns, copies);
+	place = w.a->lane[0].place;
+	must(vb_task_spawn(w.a->ep->sched, writes, &w, &task_params, &task));
+	must(vb_ep_sleep(w.b->ep, at_ns));
+	dies(&w.a, task, w.told);
+	for (unsigned i = 0; i < more; i++)
+		midst += adopts_and_dies(&w, place, i == 0 ? first_ns : step_ns);
+	heir = (struct adopter){.w = &w};
+	adopts(&heir);
+	must(heir.err);
+	assert_int_equal(heir.me->lane[0].place, place);
+	/* What had been committed is in place, and free, for nobody else has looked. */
+	if (w.told && w.err == 0)
+		for (unsigned i = 0; i < KEYS; i++)
+			assert_false(is_held(&w, i));
+	look(&w, heir.me, &did);
+	look(&w, w.b, &did);
+	writes_at_last(&w, heir.me);
+	writes_at_last(&w, w.b);
+	assert_int_equal(heir.me->lost_locks + heir.me->lost_writes + w.b->lost_locks, 0);
+	vb_coordinator_close(heir.me);
+	close_world(&w);
+	return did;
+}
+
+static const char *const ccs[] = {"no-wait", "wound-wait-sx", "silo",
+				  "sundial", "mvcc",          "to-cascade"};
+
+static void at_each_moment(uint32_t copies)
+{
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++) {
+		unsigned did = 0, n = 0;
+
+		if (copies != 0 && !vb_cc_copies(vb_cc_find(ccs[i])))
+			continue;
+		for (uint64_t at = STEP_NS; at <= LAST_NS; at += STEP_NS, n++)
+			did += falls(ccs[i], at, 0, 0, 0, copies);
+		assert_true(did > 0 && did < n);
+	}
+}
+
+static void one_dies(void **state)
+{
+	(void)state;
+	at_each_moment(0);
+	at_each_moment(1);
+}
+
+/* The first heir in the midst of what it finishes, or before; the second at each moment of finishing that. */
+static void heirs_die(void **state)
+{
+	(void)state;
+	midst = 0;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++)
+		for (uint64_t at = 9 * US; at <= 15 * US; at += 3 * US)
+			for (uint64_t first = 10 * US; first <= 70 * US; first += 20 * US)
+				for (uint64_t step = US; step <= 141 * US; step += 4 * US)
+					(void)falls(ccs[i], at, 2, first, step, 0);
+	assert_true(midst > 0);
+}
+
+/* ---- who is only cut off ---- */
+
+struct cut {
+	struct world *w;
+	uint64_t until_ns;
+	bool passed;
+};
+
+/* It has committed, and stands still before it writes. */
+static void stands_still(void *ctx, const struct vb_txn *t)
+{
+	struct cut *c = ctx;
+
+	if (t->me != c->w->a || c->until_ns == 0)
+		return;
+	c->passed = true;
+	vb_sim_ep_pause(t->me->ep, c->until_ns);
+}
+
+static void nothing(void *ctx, const struct vb_txn *t)
+{
+	(void)ctx;
+	(void)t;
+}
+
+static void ends(void *ctx, const struct vb_txn *t, bool committed)
+{
+	(void)ctx;
+	(void)t;
+	(void)committed;
+}
+
+/* Others have its place, and have written what it wrote: nothing of it comes later, whenever it goes on. */
+static void cut_off_for(uint64_t ns)
+{
+	struct vb_place_head *head;
+	struct vb_task *task;
+	struct adopter heir;
+	struct world w;
+	struct cut c = {.w = &w};
+	const struct vb_txn_watch watch = {.ctx = &c,
+					   .prepared = nothing,
+					   .passed = stands_still,
+					   .ended = ends,
+					   .unknown = nothing};
+
+	open_world(&w, "no-wait", ns, 0);
+	w.db->watch = &watch;
+	c.until_ns = vb_sim_now(w.f) + ns;
+	must(vb_task_spawn(w.a->ep->sched, writes, &w, &task_params, &task));
+	while (!c.passed)
+		must(vb_ep_sleep(w.b->ep, US / 10));
+	/* Its home says that it is no more: as of an endpoint that is not there. */
+	head = vb_local(w.f, vb_db_place(w.db, w.a->lane[0].place), sizeof(*head));
+	head->owner = vb_peer_make(3, 0xffffff);
+	heir = (struct adopter){.w = &w};
+	adopts(&heir);
+	must(heir.err);
+	writes_at_last(&w, heir.me);
+	while (!w.told)
+		must(vb_ep_sleep(w.b->ep, US));
+	must(vb_ep_sleep(w.b->ep, 100 * US));
+	must(vb_txn_run(w.b, take_all, &w, 0));
+	for (unsigned i = 0; i < KEYS; i++)
+		assert_int_equal(w.value[i], 50);
+	w.db->watch = NULL;
+	vb_coordinator_bury(w.a);
+	w.a = NULL;
+	vb_coordinator_close(heir.me);
+	close_world(&w);
+}
+
+static void only_cut_off(void **state)
+{
+	(void)state;
+	for (uint64_t us = 1; us < 600; us += 3)
+		cut_off_for(us * US);
+}
+
+/* Who has not opened the table cannot finish the commit: it is left to who has. */
+static void without_the_table(void **state)
+{
+	struct adopter heir = {0};
+	struct vb_task *task;
+	struct world w;
+	bool did;
+
+	(void)state;
+	open_world(&w, "no-wait", 1, 0);
+	must(vb_task_spawn(w.a->ep->sched, writes, &w, &task_params, &task));
+	while ((w.a->lane[0].status & VB_TS_STATE) != VB_TS_COMMITTED &&
+	       (w.a->lane[1].status & VB_TS_STATE) != VB_TS_COMMITTED)
+		must(vb_ep_sleep(w.b->ep, US / 10));
+	assert_false(w.told);
+	dies(&w.a, task, false);
+	heir.w = &w;
+	w.db->store.n_tables = 0;
+	adopts(&heir);
+	w.db->store.n_tables = 1;
+	assert_int_equal(heir.err, -EPROTO);
+	adopts(&heir);
+	must(heir.err);
+	look(&w, heir.me, &did);
+	assert_true(did);
+	vb_coordinator_close(heir.me);
+	close_world(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_dies),
+		cmocka_unit_test(heirs_die),
+		cmocka_unit_test(only_cut_off),
+		cmocka_unit_test(without_the_table),
+	};
+
+	if (vb_log_levels("off") != 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
