@@ -36,6 +36,14 @@ refused 'an unknown word of a space' 2 "'orders' lokcs" serve --servers "$server
 refused 'two spaces of one name' 2 "'a'" serve --servers "$servers" --key "$key" a:lock=cas a:lock=dslr
 refused 'more nodes than there are' 2 "'a' servers=2" serve --servers "$servers" --key "$key" a:lock=cas,servers=2
 refused 'clocks that drift apart too far' 2 "'a' drift 10000" serve --servers "$servers" --key "$key" a:lock=dslr,drift=20k
+refused 'a database of an unknown protocol' 2 "'bank' 'sillo'" serve --servers "$servers" --key "$key" bank:cc=sillo
+refused 'an unknown word of a database' 2 "'bank' coordinatros" serve --servers "$servers" --key "$key" bank:cc=silo,coordinatros=1
+refused 'two databases of one name' 2 "'bank'" serve --servers "$servers" --key "$key" bank:cc=silo bank:cc=no-wait
+refused 'a table before its database' 2 "bank/a DATABASE/NAME:" serve --servers "$servers" --key "$key" bank/a:bytes=8 bank:cc=silo
+refused 'an unknown kind of keys' 2 "'bank/a' keys hasch" serve --servers "$servers" --key "$key" bank:cc=silo bank/a:bytes=8,keys=hasch
+refused 'two tables of one name' 2 "'bank' 'a'" serve --servers "$servers" --key "$key" bank:cc=silo bank/a:bytes=8 bank/a:bytes=9
+refused 'a table without bytes' 2 "'a'" serve --servers "$servers" --key "$key" --settle 1ms bank:cc=silo bank/a:bytes=0
+refused 'a database that does not fit' 6 "'bank' node_bytes" serve --servers "$servers" --key "$key" --settle 1ms --node-bytes 1mi bank:cc=silo
 refused 'no mark' 2 'fresh' serve --servers "$servers" --key "$key" --settle 0
 refused 'a comma' 2 '--fresh a,b' serve --servers "$servers" --key "$key" --fresh a,b
 refused 'an option that the fabric has not' 2 'lingre' serve --servers "$servers" --key "$key" --fabric-options lingre=1s
@@ -201,6 +209,47 @@ wait $first
 is 'INT ends a server with 0' [ $? = 0 ]
 wait $second
 is 'HUP, too' [ $? = 0 ]
+
+# ---- tables ----
+
+bank="bank:cc=silo bank/accounts:bytes=8,records=1000 bank/log:bytes=100,records=10k,keys=top16,ordered"
+# shellcheck disable=SC2086
+start bank1 --servers "$list" --as 1 --json "$work/bank.json" $bank
+first=$pid
+waits() {
+	grep -q "database 'bank' waits for $at:$port" "$work/bank1.err"
+}
+until_true 'a database waits for the other server' waits
+is 'and is not ready before' sh -c "! grep -q ^ready: '$work/bank1.out'"
+# shellcheck disable=SC2086
+start bank2 --servers "$list" --as 2 $bank
+second=$pid
+until_true 'one server is ready' ready bank1
+until_true 'and the other one' ready bank2
+is 'what they say' grep -qF "lock spaces: none, databases: bank ('silo', 2 tables)" "$work/bank1.out"
+if command -v jq >/dev/null; then
+	json=$work/bank.json
+	is_json 'and as JSON' '.databases | length == 1 and .[0].name == "bank" and .[0].cc == "silo" and
+		.[0].coordinators == 64 and (.[0].tables | length == 2 and .[1].name == "log" and
+		.[1].record_bytes == 100 and .[1].records == 10000 and .[1].keys == "top16" and .[1].ordered)'
+else
+	skip 'and as JSON' 'jq is not installed'
+fi
+client=$(dirname "$verbena")/../examples/example-ledger
+if [ -x "$client" ]; then
+	timeout 120 "$client" "$list" "$key" 100 >"$work/ledger.out" 2>"$work/ledger.err" </dev/null
+	status=$?
+	is 'a client opens what they have made, and moves money' [ $status = 0 ]
+	is 'none of which is lost' grep -q 'all accounts have 1000' "$work/ledger.out"
+else
+	skip 'a client opens what they have made' "there is no $client"
+fi
+kill -TERM $first
+kill -TERM $second
+wait $first
+is 'TERM ends a server of tables with 0' [ $? = 0 ]
+wait $second
+is 'and the other one' [ $? = 0 ]
 
 # ---- a service manager ----
 

@@ -5,6 +5,7 @@
  *	open the fabric      as a server: it has the port, and waits for `settle`; a signal ends it at once
  *	open the spaces      what this process's nodes have of them, so that it waits for no other server, and
  *	                     start their servers, as tasks of this one thread
+ *	open the databases   these wait for the other servers, whose nodes they have addresses of
  *	ready                said once, on stdout, to the service manager, and as JSON
  *	await a signal       in the scheduler, which serves meanwhile
  */
@@ -74,6 +75,7 @@ struct serving {
 	const struct vb_serve_opts *o;
 	struct vb_serve_list list;
 	struct vb_serve_spaces spaces;
+	struct vb_serve_dbs dbs;
 	unsigned self; /* which server, from 0 on: its first node, too */
 	uint16_t nodes;
 	struct vb_fabric *fabric;
@@ -147,14 +149,16 @@ static int understand(struct serving *s, unsigned n_words, char **word)
 	if (s->nodes < s->list.n)
 		return vb_fail(-EINVAL, "--nodes %u for %u servers: each needs one", s->nodes,
 			       s->list.n);
-	for (unsigned i = 0; i < n_words && err == 0; i++) {
-		err = vb_serve_space_read(&s->spaces, word[i]);
-		if (err == 0 && s->spaces.space[i].servers > s->nodes)
+	for (unsigned i = 0; i < n_words && err == 0; i++)
+		err = vb_serve_word_of(word[i]) == VB_SERVE_SPACE
+			      ? vb_serve_space_read(&s->spaces, word[i])
+			      : vb_serve_db_read(&s->dbs, word[i]);
+	for (unsigned i = 0; i < s->spaces.n && err == 0; i++)
+		if (s->spaces.space[i].servers > s->nodes)
 			err = vb_fail(
 				-EINVAL,
 				"lock space '%s': servers=%" PRIu64 ", and there are %u nodes",
 				s->spaces.space[i].name, s->spaces.space[i].servers, s->nodes);
-	}
 	return err;
 }
 
@@ -193,9 +197,30 @@ static json_t *space_json(const struct vb_serve_space *s)
 	return j;
 }
 
+static json_t *db_json(const struct vb_serve_db *s)
+{
+	json_t *j = json_object(), *tables = json_array();
+
+	vb_json_set(j, "name", (const char *)s->name);
+	vb_json_set(j, "cc", s->cc);
+	vb_json_set(j, "coordinators", s->coordinators);
+	for (unsigned i = 0; i < s->n; i++) {
+		json_t *t = json_object();
+
+		vb_json_set(t, "name", (const char *)s->table[i].name);
+		vb_json_set(t, "record_bytes", s->table[i].bytes);
+		vb_json_set(t, "records", s->table[i].records);
+		vb_json_set(t, "keys", vb_serve_keys(&s->table[i]));
+		vb_json_set(t, "ordered", s->table[i].ordered);
+		json_array_append_new(tables, t);
+	}
+	vb_json_set(j, "tables", tables);
+	return j;
+}
+
 static int tell_json(const struct serving *s, struct vb_json_out *out)
 {
-	json_t *root = vb_json_head(0), *spaces = json_array();
+	json_t *root = vb_json_head(0), *spaces = json_array(), *dbs = json_array();
 	int err;
 
 	vb_json_set(root, "kind", "serve");
@@ -210,6 +235,9 @@ static int tell_json(const struct serving *s, struct vb_json_out *out)
 	for (unsigned i = 0; i < s->spaces.n; i++)
 		json_array_append_new(spaces, space_json(&s->spaces.space[i]));
 	vb_json_set(root, "spaces", spaces);
+	for (unsigned i = 0; i < s->dbs.n; i++)
+		json_array_append_new(dbs, db_json(&s->dbs.db[i]));
+	vb_json_set(root, "databases", dbs);
 	err = vb_json_out_commit(out, root);
 	json_decref(root);
 	return err;
@@ -223,7 +251,11 @@ static void tell(const struct serving *s)
 		printf("%s %s (%" PRIu64 " of '%s'%s)", i > 0 ? "," : "", s->spaces.space[i].name,
 		       s->spaces.space[i].locks, s->spaces.space[i].lock,
 		       s->spaces.space[i].space != NULL ? "" : ", elsewhere");
-	printf("%s\n", s->spaces.n == 0 ? " none" : "");
+	printf("%s", s->spaces.n == 0 ? " none" : "");
+	for (unsigned i = 0; i < s->dbs.n; i++)
+		printf("%s %s ('%s', %u tables)", i > 0 ? "," : ", databases:", s->dbs.db[i].name,
+		       s->dbs.db[i].cc, s->dbs.db[i].n);
+	printf("\n");
 }
 
 static int be_ready(const struct serving *s, struct vb_json_out *out)
@@ -251,6 +283,39 @@ static int begin(struct serving *s, const struct vb_json_out *out)
 	return err;
 }
 
+/* A verb is refused sooner than a question is given up. */
+static bool are_there(struct serving *s, unsigned *missing)
+{
+	uint64_t word;
+
+	for (*missing = 0; *missing < s->list.n; ++*missing)
+		if (vb_read64(s->ep, vb_addr_make((uint16_t)*missing, 0), &word) != 0)
+			return false;
+	return true;
+}
+
+/* Waits for the others, and answers them meanwhile. */
+static int open_db(struct serving *s, struct vb_serve_db *d)
+{
+	bool told = false;
+	unsigned missing;
+
+	while (!vb_interrupted) {
+		int err = are_there(s, &missing)
+				  ? vb_serve_db_open(d, s->fabric, s->self, s->list.n)
+				  : -EAGAIN;
+
+		if (err != -EAGAIN)
+			return err;
+		if (!told)
+			vb_warn("database '%s' waits for %s", d->name,
+				missing < s->list.n ? s->list.name[missing] : "another server");
+		told = true;
+		(void)vb_ep_sleep(s->ep, LOOK_NS);
+	}
+	return 0;
+}
+
 static int serve(struct serving *s, struct vb_json_out *out)
 {
 	int err = begin(s, out);
@@ -259,11 +324,15 @@ static int serve(struct serving *s, struct vb_json_out *out)
 		if (s->self < s->spaces.space[i].servers) /* else others have its locks */
 			err = vb_serve_space_open(&s->spaces.space[i], s->fabric, s->self,
 						  s->list.n);
+	for (unsigned i = 0; i < s->dbs.n && err == 0; i++)
+		err = open_db(s, &s->dbs.db[i]);
 	if (err == 0 && !vb_interrupted)
 		err = be_ready(s, out);
 	while (err == 0 && !vb_interrupted)
 		(void)vb_ep_sleep(s->ep, LOOK_NS);
 	vb_serve_notify("STOPPING=1");
+	for (unsigned i = s->dbs.n; i-- > 0;)
+		vb_serve_db_close(&s->dbs.db[i]);
 	for (unsigned i = s->spaces.n; i-- > 0;)
 		vb_serve_space_close(&s->spaces.space[i]);
 	vb_ep_close(s->ep);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include <verbena/lock.h>
+#include <verbena/txn.h>
 
 #include "base/opt.h"
 
@@ -17,7 +18,7 @@ struct vb_serve_opts {
 
 const struct vb_opt_group *vb_serve_groups(struct vb_serve_opts *opts, unsigned *n);
 
-/* Serves `word`, the lock spaces that it is to have, until it is interrupted.  Returns an enum vb_exit. */
+/* Serves `word`, the lock spaces and databases that it is to have, until it is interrupted.  Returns an enum vb_exit. */
 int vb_serve(const struct vb_serve_opts *opts, unsigned n_words, char **word);
 
 /* ---- list.c: the servers as they were named ---- */
@@ -64,6 +65,48 @@ char *vb_serve_space_options(const struct vb_serve_space *s);
 int vb_serve_space_open(struct vb_serve_space *s, struct vb_fabric *f, unsigned self,
 			unsigned hosts);
 void vb_serve_space_close(struct vb_serve_space *s);
+
+/* ---- databases.c: what it serves besides ---- */
+
+#define VB_SERVE_DBS 16
+
+struct vb_serve_table {
+	char name[32];
+	uint64_t bytes, records, range_shift, ranges;
+	int keys;
+	bool ordered;
+};
+
+struct vb_serve_db {
+	char name[32];
+	const char *cc; /* kept for as long as the process lives */
+	uint64_t coordinators, items, bytes, record_bytes, lease_ns, snapshot_lag_ns, copies;
+	bool no_recovery;
+	unsigned n;
+	struct vb_serve_table table[VB_TABLES_MAX];
+	/* while it is served */
+	struct vb_db *db;
+	unsigned n_open;              /* of its tables */
+	struct vb_db_server **server; /* [n_servers], on nodes of this process */
+	unsigned n_servers;
+};
+
+struct vb_serve_dbs {
+	unsigned n;
+	struct vb_serve_db db[VB_SERVE_DBS];
+};
+
+/* What a word of the command line is to be. */
+enum vb_serve_word { VB_SERVE_SPACE, VB_SERVE_DB, VB_SERVE_TABLE };
+enum vb_serve_word vb_serve_word_of(const char *word);
+/* "NAME:cc=..." or, behind that, "NAME/TABLE:bytes=...".  0, -EINVAL: said. */
+int vb_serve_db_read(struct vb_serve_dbs *all, const char *word);
+/* Which node has a key of the table, as its word says it. */
+const char *vb_serve_keys(const struct vb_serve_table *t);
+/* The database, its tables, and its servers on nodes self, self + hosts, ...  0; -EAGAIN (not said): another server is
+ * not there yet; -error: said. */
+int vb_serve_db_open(struct vb_serve_db *s, struct vb_fabric *f, unsigned self, unsigned hosts);
+void vb_serve_db_close(struct vb_serve_db *s);
 
 /* ---- notify.c ---- */
 
