@@ -203,6 +203,7 @@ stage_seeds() {
 	names=$("$verbena" list --json | jq -r '.cc[].name')
 	[ -n "$names" ] || record fail "seeds" "verbena list names no protocol of transactions"
 	together clean txn --cc <<<"$names"
+	check "far places" "$verbena" check txn --cc all --far --seeds "$seeds"
 	check "every hybrid code" "$verbena" check txn --cc all --hybrid all --seeds 3 &&
 		tail -n 1 "$out/check.log"
 }

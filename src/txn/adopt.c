@@ -119,6 +119,7 @@ static int settle(struct vb_coordinator *me, unsigned lane)
 
 	if (err == 0 && still != me->ep->self)
 		return -VB_EPEERGONE; /* by now it is we who are said to be no more */
+	me->lane[lane].copies_known = false;
 	if (err == 0)
 		err = vb_recovery_read(me, VB_READ_TM, vb_status_word(me->db, place),
 				       &me->lane[lane].status);

@@ -28,6 +28,7 @@ is 'nonsense versions: exit status 3' [ "$status" = 3 ]
 is 'nonsense versions: said' grep -q 'not-serializable: malformed version' "$work/out"
 
 refused 'a history of several protocols' 2 "--history one" check txn --cc all --history "$history"
+refused 'far places under calvin' 2 "--far 'calvin'" check txn --cc calvin --far
 refused 'a history of every code' 2 "--history one" check txn --cc silo --hybrid all --history "$history"
 refused 'a history that cannot be written' 2 "/nowhere/at/all" check txn --cc silo --history /nowhere/at/all
 finish

@@ -592,6 +592,29 @@ static struct vb_txn_explored explored_with(const struct vb_cc_ops *cc, uint64_t
 	return r;
 }
 
+/* Places at another node than their coordinators, reached by verbs alone. */
+static void far_places(void **state)
+{
+	(void)state;
+	for (const struct vb_cc_ops *const *cc = vb_ccs; *cc != NULL; cc++) {
+		uint64_t commits = 0, deaths = 0;
+
+		for (uint64_t seed = 1; seed <= 12 && vb_cc_far(*cc); seed++) {
+			struct vb_txn_explored r;
+			struct vb_txn_draw d;
+
+			vb_txn_draw(*cc, seed, NULL, &d);
+			vb_txn_draw_far(*cc, &d);
+			assert_int_equal(vb_txn_explore(*cc, &d, &r), 0);
+			assert_int_equal(r.violations, 0);
+			commits += d.far ? r.commits : 0;
+			deaths += d.far ? r.deaths : 0;
+			free(r.stories);
+		}
+		assert_true(!vb_cc_far(*cc) || (commits > 0 && deaths > 0));
+	}
+}
+
 static void never_back(struct vb_txn_draw *d)
 {
 	d->never_back = true;
@@ -684,6 +707,7 @@ int main(void)
 		cmocka_unit_test(crowd_thins_out),
 		cmocka_unit_test(comings_and_goings),
 		cmocka_unit_test(unknown_commits),
+		cmocka_unit_test(far_places),
 		cmocka_unit_test(levels_differ),
 		cmocka_unit_test(skew_occurs),
 		cmocka_unit_test(beyond),

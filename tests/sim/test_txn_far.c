@@ -22,7 +22,7 @@
 #define HOME    0u /* has the places, and no records */
 #define KEYS    2u
 #define LAST_NS 30000ull
-#define STEP_NS 500ull
+#define STEP_NS 100ull
 
 struct world {
 	struct vb_fabric *f;
@@ -205,9 +205,9 @@ static bool adopts_and_dies(struct world *w, uint32_t place, uint64_t step_ns)
 	return !was_done;
 }
 
-/* It dies at_ns after its begin; so do `more` who adopt its places, one after the other.  Who comes then adopts them,
+/* It dies at_ns after its begin (lost: with what it has under way to its home); so do `more` who adopt its places, one after the other.  Who comes then adopts them,
  * too.  Has it happened? */
-static bool falls(const char *cc, uint64_t at_ns, unsigned more, uint64_t first_ns,
+static bool falls(const char *cc, uint64_t at_ns, bool lost, unsigned more, uint64_t first_ns,
 		  uint64_t step_ns, uint32_t copies)
 {
 	struct vb_task *task;
@@ -220,6 +220,8 @@ static bool falls(const char *cc, uint64_t at_ns, unsigned more, uint64_t first_
 	place = w.a->lane[0].place;
 	must(vb_task_spawn(w.a->ep->sched, writes, &w, &task_params, &task));
 	must(vb_ep_sleep(w.b->ep, at_ns));
+	if (lost)
+		vb_sim_lose_sent(w.f, 3, 1u << HOME);
 	dies(&w.a, task, w.told);
 	for (unsigned i = 0; i < more; i++)
 		midst += adopts_and_dies(&w, place, i == 0 ? first_ns : step_ns);
@@ -244,7 +246,7 @@ static bool falls(const char *cc, uint64_t at_ns, unsigned more, uint64_t first_
 static const char *const ccs[] = {"no-wait", "wound-wait-sx", "silo",
 				  "sundial", "mvcc",          "to-cascade"};
 
-static void at_each_moment(uint32_t copies)
+static void at_each_moment(uint32_t copies, bool lost)
 {
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++) {
 		unsigned did = 0, n = 0;
@@ -252,7 +254,7 @@ static void at_each_moment(uint32_t copies)
 		if (copies != 0 && !vb_cc_copies(vb_cc_find(ccs[i])))
 			continue;
 		for (uint64_t at = STEP_NS; at <= LAST_NS; at += STEP_NS, n++)
-			did += falls(ccs[i], at, 0, 0, 0, copies);
+			did += falls(ccs[i], at, lost, 0, 0, 0, copies);
 		assert_true(did > 0 && did < n);
 	}
 }
@@ -260,8 +262,9 @@ static void at_each_moment(uint32_t copies)
 static void one_dies(void **state)
 {
 	(void)state;
-	at_each_moment(0);
-	at_each_moment(1);
+	at_each_moment(0, false);
+	at_each_moment(0, true);
+	at_each_moment(1, false);
 }
 
 /* The first heir in the midst of what it finishes, or before; the second at each moment of finishing that. */
@@ -273,7 +276,7 @@ static void heirs_die(void **state)
 		for (uint64_t at = 9 * US; at <= 15 * US; at += 3 * US)
 			for (uint64_t first = 10 * US; first <= 70 * US; first += 20 * US)
 				for (uint64_t step = US; step <= 141 * US; step += 4 * US)
-					(void)falls(ccs[i], at, 2, first, step, 0);
+					(void)falls(ccs[i], at, false, 2, first, step, 0);
 	assert_true(midst > 0);
 }
 

@@ -233,7 +233,8 @@ static void slot_body(void *arg)
 		s->end = TXN_RUNS;
 		s->started = false;
 		err = s->me == NULL ? open_coordinator(s) : 0;
-		if ((err == -VB_EUNKNOWN || (err == -VB_EPEERGONE && w->d->copies != 0)) &&
+		if ((err == -VB_EUNKNOWN ||
+		     (err == -VB_EPEERGONE && (w->d->copies != 0 || w->d->far))) &&
 		    !w->d->calm) {
 			s->end = TXN_DIED;
 			vb_task_sleep_until(vb_sched_now(w->sched) + w->d->bound_ns);
