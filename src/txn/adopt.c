@@ -13,10 +13,11 @@
  *
  * Who is said to be no more may only have been cut off, and not know it.  That nothing of it does harm:
  *
- *	at its home       The word that a client is no more and the end of its connection are one, at its home: a verb
- *	                  of its own comes from then on to nobody (fabric/net/elastic.h).  So behind that word its
- *	                  status words, logs, clock and owner word are changed by others only, and nothing of it is
- *	                  committed that was not by then
+ *	at its home       The word that a client is no more and the end of its connection are one step of its home,
+ *	                  which executes none of its verbs any more; should it connect anew it is told that it was
+ *	                  given up, and posts nothing there (fabric/net/elastic.c: bury, changed).  So behind that
+ *	                  word its status words, logs, clock and owner word are changed by others only, and nothing
+ *	                  of it is committed that was not by then
  *	at other nodes    What it had committed it may still write there for as long as a commit may be written at all:
  *	                  a lease from its commit point, and what it has posted by then lands a bound later.  So who
  *	                  gives its places up waits for suspect_ns between that word and the first verb that counts on

@@ -22,7 +22,7 @@
 #define HOME    0u /* has the places, and no records */
 #define KEYS    2u
 #define LAST_NS 30000ull
-#define STEP_NS 100ull
+#define STEP_NS 300ull
 
 struct world {
 	struct vb_fabric *f;
@@ -48,7 +48,7 @@ static void open_world(struct world *w, const char *cc, uint64_t seed, uint32_t 
 	const struct vb_fabric_params fp = {.fabric = "sim",
 					    .options = "profile=cx5,bound=25us,scope=nic",
 					    .nodes = NODES,
-					    .node_bytes = 4 << 20,
+					    .node_bytes = 1 << 20,
 					    .seed = 1 + seed};
 	/* One coordinator on a node: who needs a second one at HOME has to take over the first one's places. */
 	const struct vb_db_params dp = {.cc = cc,
@@ -273,9 +273,9 @@ static void heirs_die(void **state)
 	(void)state;
 	midst = 0;
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++)
-		for (uint64_t at = 9 * US; at <= 15 * US; at += 3 * US)
-			for (uint64_t first = 10 * US; first <= 70 * US; first += 20 * US)
-				for (uint64_t step = US; step <= 141 * US; step += 4 * US)
+		for (uint64_t at = 10 * US; at <= 14 * US; at += 4 * US)
+			for (uint64_t first = 10 * US; first <= 70 * US; first += 30 * US)
+				for (uint64_t step = US; step <= 141 * US; step += 7 * US)
 					(void)falls(ccs[i], at, false, 2, first, step, 0);
 	assert_true(midst > 0);
 }
