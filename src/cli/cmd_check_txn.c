@@ -70,7 +70,8 @@ static int add_run(struct vb_check *s, const struct vb_cc_ops *cc, const char *c
 	if (c != NULL) {
 		vb_txn_campaign_init(c, cc, code);
 		c->copies = opts.copies;
-		c->far = opts.far;
+		if (opts.far)
+			vb_txn_campaign_far(c);
 		c->history = s->history;
 	}
 	return vb_check_add(s, c != NULL ? &c->all : NULL);

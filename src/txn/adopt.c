@@ -36,7 +36,6 @@
  */
 #define VB_LOG_ROOM "txn"
 #include "base/log.h"
-#include "base/sometimes.h"
 #include "txn/db.h"
 
 static vb_addr owner_word(const struct vb_coordinator *me, uint32_t number)
@@ -73,7 +72,6 @@ int vb_adopt_number(struct vb_coordinator *me)
 	/* If that lands it is left once more, by an endpoint that is closed. */
 	if (err != 0)
 		return err;
-	VB_SOMETIMES_IF(old != who, 500, "adopt: two want the places of one who is gone");
 	if (old != who)
 		return -EAGAIN;
 	me->number = number;
@@ -137,7 +135,6 @@ int vb_adopt_settle(struct vb_coordinator *me)
 		return err;
 	if (pending)
 		first++;
-	VB_SOMETIMES_IF(pending, 5000, "adopt: a recovery that was left in the midst");
 	/* What is finished next is so in the name of the other one. */
 	me->recovering = first - VB_PLACES_TXN;
 	err = settle(me, first);

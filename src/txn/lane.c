@@ -147,7 +147,7 @@ void vb_lane_log_settle(struct vb_coordinator *me, struct vb_lane *lane)
 {
 	if (vb_likely(!lane->log_late))
 		return;
-	VB_SOMETIMES(500, "txn: a far log's answer is lost, and the next one waits");
+	VB_SOMETIMES(500, "far: a log's answer is lost, and the next one waits");
 	vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
 	lane->log_late = false;
 }

@@ -31,6 +31,15 @@ static const char *groups(const struct vb_campaign *c)
 	return mine(c)->groups;
 }
 
+void vb_txn_campaign_far(struct vb_txn_campaign *c)
+{
+	const size_t used = strlen(c->groups);
+
+	c->far = true;
+	if (used > 0)
+		snprintf(c->groups + used, sizeof(c->groups) - used, " far");
+}
+
 static void draw(const struct vb_campaign *c, uint64_t seed, struct vb_txn_draw *d)
 {
 	const struct vb_txn_campaign *t = mine(c);

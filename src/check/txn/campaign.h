@@ -24,5 +24,7 @@ struct vb_txn_campaign {
  * c->all. */
 void vb_txn_campaign_init(struct vb_txn_campaign *c, const struct vb_cc_ops *cc,
 			  const char *hybrid);
+/* Coordinators have their places at another node. */
+void vb_txn_campaign_far(struct vb_txn_campaign *c);
 
 #endif
