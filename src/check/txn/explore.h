@@ -112,6 +112,8 @@ void vb_txn_draw(const struct vb_cc_ops *cc, uint64_t seed, const char *hybrid,
 		 struct vb_txn_draw *out);
 /* Its logs have copies, and nodes may go, if that can be in the seed, though it has not drawn so. */
 void vb_txn_draw_copies(const struct vb_cc_ops *cc, const char *hybrid, struct vb_txn_draw *d);
+/* Coordinators have their places at another node, if that can be in the seed. */
+void vb_txn_draw_far(const struct vb_cc_ops *cc, struct vb_txn_draw *d);
 /* The bounds of both phases, from the rest. */
 void vb_txn_draw_bounds(struct vb_txn_draw *d);
 void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to);
