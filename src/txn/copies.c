@@ -99,15 +99,6 @@ bool vb_copies_home_gone(const struct vb_db *db, uint16_t self, uint32_t place)
 	       vb_node_gone(db->fabric, home_of(db, place));
 }
 
-vb_addr vb_copy_at(const struct vb_db *db, uint32_t place, unsigned i)
-{
-	uint16_t home = home_of(db, place);
-	uint64_t in_node = vb_db_place(db, place) - db->region[home];
-
-	return db->region[(home + 1u + i) % db->fabric->nodes] + db->copies_at +
-	       i * db->copy_bytes + in_node - sizeof(struct vb_db_header);
-}
-
 /* Of a verb to the copy. */
 static bool is_gone(const struct vb_db *db, uint32_t place, unsigned i, int err)
 {

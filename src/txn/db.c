@@ -413,6 +413,15 @@ vb_addr vb_db_place(const struct vb_db *db, uint32_t place)
 	       coordinator % db->coordinators * places_each(db) + at;
 }
 
+vb_addr vb_copy_at(const struct vb_db *db, uint32_t place, unsigned i)
+{
+	uint16_t home = (uint16_t)(place / VB_PLACES_EACH / db->coordinators);
+	uint64_t in_node = vb_db_place(db, place) - db->region[home];
+
+	return db->region[(home + 1u + i) % db->fabric->nodes] + db->copies_at +
+	       i * db->copy_bytes + in_node - sizeof(struct vb_db_header);
+}
+
 uint32_t vb_db_place_bytes(const struct vb_db *db, uint32_t place)
 {
 	return place % VB_PLACES_EACH < VB_PLACES_TXN ? db->place_bytes : db->small_bytes;

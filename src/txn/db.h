@@ -128,6 +128,8 @@ struct vb_db {
  * page, as long as no stage runs by RPC. */
 uint64_t vb_db_node_touched(const struct vb_db_params *p, uint16_t nodes);
 vb_addr vb_db_place(const struct vb_db *db, uint32_t place);
+/* Of the place's log: copies.c. */
+vb_addr vb_copy_at(const struct vb_db *db, uint32_t place, unsigned i);
 uint32_t vb_db_place_bytes(const struct vb_db *db, uint32_t place);
 vb_addr vb_db_inbox(const struct vb_db *db, uint16_t node, uint16_t from, uint32_t coordinator);
 vb_addr vb_db_outbox(const struct vb_db *db, uint16_t node, uint32_t coordinator, uint16_t from);
@@ -574,7 +576,6 @@ void vb_txn_count_lost(struct vb_coordinator *me, const struct vb_item *items, u
 int vb_lane_settle(struct vb_coordinator *me, struct vb_lane *lane);
 
 /* copies.c: of databases with copies */
-vb_addr vb_copy_at(const struct vb_db *db, uint32_t place, unsigned i);
 /* Is the node that has the place known to be gone, to whoever is at node `self`?  Without copies that is nobody's
  * business. */
 bool vb_copies_home_gone(const struct vb_db *db, uint16_t self, uint32_t place);

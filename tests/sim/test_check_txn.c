@@ -127,7 +127,7 @@ static const struct {
 	{"sundial", NULL, 96, true, false, "a release let go of the next holder's lock", NULL},
 	{"sundial", NULL, 211, true, false, "an unlock was posted behind a WRITE that had failed",
 	 NULL},
-	{"wound-wait-sx", NULL, 16, true, false, "a name that had been recovered was used again",
+	{"wound-wait-sx", NULL, 13, true, false, "a name that had been recovered was used again",
 	 "txn: a name is recovered before it is used"},
 	{"silo", NULL, 1186, true, true, "a log that could not be read passed for none",
 	 "txn: a log that cannot be read"},
