@@ -146,7 +146,7 @@ enum vb_cap_flags {
 	VB_CAP_PROCESSES = 1 << 8,  /* reaches other processes */
 	VB_CAP_DATAGRAM = 1 << 9,   /* VB_DATAGRAM means something: such a SEND may be lost */
 	VB_CAP_CLUSTER = 1 << 10,   /* reaches other machines: takes a cluster, no fork */
-	VB_CAP_NO_VIEW = 1 << 11,   /* vb_local is NULL everywhere: whose a node is, vb_ep_open says */
+	VB_CAP_NO_VIEW = 1 << 11,   /* vb_local is NULL everywhere; vb_ep_open says whose it is */
 };
 
 struct vb_fabric_caps {

@@ -418,8 +418,7 @@ static inline bool vb_cc_takes(const struct vb_cc_ops *cc, const char *code)
 {
 	/* Behind it may stand the log's digit. */
 	return cc->code == NULL || code == NULL ||
-	       (strncmp(code, cc->code, cc->n_stages) == 0 &&
-		strspn(code, "01") == strlen(code));
+	       (strncmp(code, cc->code, cc->n_stages) == 0 && strspn(code, "01") == strlen(code));
 }
 /* Adds a NULL-terminated list to what vb_cc_find finds; for tests and planted bugs. */
 void vb_cc_register(const struct vb_cc_ops *const *more);

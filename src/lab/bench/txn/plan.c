@@ -231,13 +231,15 @@ static unsigned digits_of(const struct vb_tbench_plan *p, const struct vb_cc_ops
 static int add_run(struct vb_tbench_plan *p, const struct vb_cc_ops *cc, uint32_t code)
 {
 	struct vb_tbench_one *more = realloc(p->run, (p->o.runs + 1) * sizeof(*more)), *one;
+	const unsigned digits = digits_of(p, cc);
 
 	if (more == NULL)
 		return vb_fail(-ENOMEM, "no memory for a plan of %u runs", p->o.runs + 1);
 	p->run = more;
 	one = &more[p->o.runs++];
 	*one = (struct vb_tbench_one){.cc = cc};
-	for (unsigned i = 0; i < digits_of(p, cc); i++)
+	vb_assert(digits < sizeof(one->code));
+	for (unsigned i = 0; i < digits; i++)
 		one->code[i] = code >> i & 1 ? '1' : '0';
 	return 0;
 }
