@@ -214,8 +214,8 @@ int vb_lock_space_close(struct vb_lock_space *space);
  * told -ENOENT then.)
  *
  *   -EBUSY   the space is open: the log says where.  Nothing is removed.  On tcp with `servers` that counts at each
- *            server that has locks of it: by a client that any of them has given up, or that has outlived one, and by a
- *            server that serves its own part
+ *            server that has locks of it: while a server serves its own part, and while a client has it open that
+ *            one of them has given up, or that knew one of them before it began again
  *   -ENOENT  there is no such space.  On tcp with `servers`: what other servers have of a space that the server of
  *            node 0 has lost, by beginning again, goes when somebody has opened the space again and removes it
  *   -EAGAIN  somebody else is removing it
