@@ -142,13 +142,13 @@ static int hybrid_stages(struct vb_db *db, const struct vb_db_params *p)
 		bits = all | (p->copies != 0) << cc->n_stages;
 	else if (code != NULL)
 		err = vb_cc_code(cc, code, "; or \"rpc\", all of them by RPC", &bits);
-	db->rpc_stages = bits & all;
-	db->log_by_rpc = (bits & ~all) != 0;
-	if (err == 0 && db->log_by_rpc && p->copies == 0)
+	if (err == 0 && p->copies == 0 && (bits > all || (code && strlen(code) > cc->n_stages)))
 		return vb_fail(-EINVAL,
 			       "hybrid code '%s': its last digit is how the copies of the log are "
 			       "written, and there are none (copies, --copies); leave it out",
 			       code);
+	db->rpc_stages = bits & all;
+	db->log_by_rpc = bits > all;
 	return err;
 }
 

@@ -278,7 +278,7 @@ static int add_protocol(struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
 		return err;
 	}
 	err = vb_cc_code(cc, code, "; or say none, rpc, both or all", &mask);
-	if (err == 0 && mask > every)
+	if (err == 0 && strlen(code) > digits_of(p, cc))
 		return vb_fail(-EINVAL,
 			       "--hybrid %s: its last digit is how the copies of the log are "
 			       "written, and there are none; leave it out, or say --copies",
