@@ -83,7 +83,7 @@ arm64_apt() {
 }
 
 step_sysroot() {
-	local lines deb
+	local lines deb link to
 	need apt-get apt
 	need dpkg-deb dpkg
 	[ ! -e "$sysroot/.whole" ] || return 0
@@ -101,6 +101,10 @@ step_sysroot() {
 		dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$sysroot" --no-same-owner --exclude='./usr/share/*' \
 			--exclude='./usr/bin/*' --exclude='./bin/*' --exclude='./var/*' || fail "$deb cannot be unpacked"
 	done
+	# A link from the root is from this one.
+	find "$sysroot" -type l -lname '/*' -printf '%p %l\n' | while read -r link to; do
+		ln -sf "$sysroot$to" "$link" || exit 1
+	done || fail "links in $sysroot cannot be set"
 	rm -rf "$sysroot.apt"
 	touch "$sysroot/.whole"
 	du -sh "$sysroot"
