@@ -13,7 +13,9 @@
 /* Of those without records only the copies of logs want one. */
 static uint16_t served(const struct txn_world *w)
 {
-	return (uint16_t)(w->d->nodes + (w->db->log_by_rpc ? w->d->homes : 0));
+	bool homes = w->db != NULL && w->db->log_by_rpc;
+
+	return (uint16_t)(w->d->nodes + (homes ? w->d->homes : 0));
 }
 
 static bool is_gone(const struct txn_server *s)
