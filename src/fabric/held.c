@@ -110,12 +110,29 @@ uint64_t vb_span_fit(const struct vb_span *spans, unsigned n, uint64_t start, ui
 	return at;
 }
 
+/* An emulator may say that it has done what it has not (qemu-user). */
+static bool is_heard(int advice, size_t page)
+{
+	int kind = advice == MADV_REMOVE ? MAP_SHARED : MAP_PRIVATE;
+	unsigned char *probe =
+		mmap(NULL, page, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS, -1, 0);
+	bool heard;
+
+	if (probe == MAP_FAILED)
+		return false;
+	*probe = 1;
+	heard = madvise(probe, page, advice) == 0 && *(volatile unsigned char *)probe == 0;
+	munmap(probe, page);
+	return heard;
+}
+
 void vb_zero_pages(void *at, uint64_t bytes, int advice)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)at, to = from + bytes;
 	uintptr_t first = (from + page - 1) & ~(page - 1), last = to & ~(page - 1);
 
-	if (advice == 0 || first >= last || madvise((void *)first, last - first, advice) != 0) {
+	if (advice == 0 || first >= last || !is_heard(advice, page) ||
+	    madvise((void *)first, last - first, advice) != 0) {
 		memset(at, 0, bytes);
 		return;
 	}
