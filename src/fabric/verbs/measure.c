@@ -98,11 +98,11 @@ static int fire(struct measure *m)
 	return 0;
 }
 
-/* The time to the last of the completions, of which each must say that the peer did not answer. */
-static int await(struct measure *m, uint64_t *took_ns)
+/* The time from before they were posted to the last of the completions, of which each must say that the peer did not
+ * answer. */
+static int await(struct measure *m, uint64_t begin, uint64_t *took_ns)
 {
 	const char *name = m->w.choice.device.name;
-	uint64_t begin = vb_clock_ns();
 	unsigned ended = 0;
 
 	do {
@@ -142,6 +142,7 @@ int verbs_measure(const char *options, struct verbs_give_up *out)
 {
 	struct measure *m = calloc(1, sizeof(*m));
 	const char *why;
+	uint64_t begin;
 	int err;
 
 	*out = (struct verbs_give_up){0};
@@ -168,10 +169,11 @@ int verbs_measure(const char *options, struct verbs_give_up *out)
 		};
 		err = prepare(m);
 	}
+	begin = vb_clock_ns();
 	if (err == 0)
 		err = fire(m);
 	if (err == 0)
-		err = await(m, &out->took_ns);
+		err = await(m, begin, &out->took_ns);
 	put_away(m);
 	free(m);
 	return err;
