@@ -12,7 +12,7 @@ PREFIX ?= /usr/local
 help:
 	@echo 'make demo      install what is missing (Debian), build, run every lock and protocol, show results'
 	@echo 'make test      install what is missing (Debian), run the suites once, but for the long ones: a quarter of an hour on two cores'
-	@echo 'make test-all  the same, then the models, cut links, processes on networks, failing calls, mutants, clang, the sanitizers, the fuzzers and RDMA: what CI runs, an hour or more'
+	@echo 'make test-all  the same, then the models, cut links, processes on networks, failing calls, mutants, clang, the sanitizers, the fuzzers, RDMA and packages: what CI runs, an hour or more'
 	@echo 'make test-rdma only the tests on RDMA devices: in a guest, or on VERBENA_VERBS_DEVICE=NAME'
 	@echo 'make test-packages  Debian packages: install what makes them, make them, try them in a clean Debian; some minutes'
 	@echo 'make test-arm64  for arm64: install what cross-builds and emulates it (Debian), build, run the suites under qemu-user; a quarter of an hour'
