@@ -50,8 +50,7 @@ static int remove_from(struct vb_fabric *f, uint16_t node, const char *space, co
 			err = vb_region_remove(f, node, all[i].id);
 		if (err == -EBUSY) {
 			vb_warn("lock space '%s' is removed but for its locks on node %u, whose "
-				"server "
-				"has begun meanwhile",
+				"server has begun meanwhile",
 				space, node);
 			err = 0;
 		}
