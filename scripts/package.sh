@@ -127,7 +127,7 @@ step_chroot() {
 		echo "fetching a Debian (once a week)"
 		hook="APT_CONFIG=\$MMDEBSTRAP_APT_CONFIG apt-get -q -y --no-install-recommends --download-only install $wanted"
 		printf '%s\n' "$lines" |
-			timeout 900 mmdebstrap --variant=apt --mode=root --format=tar --skip=cleanup/apt \
+			timeout 400 mmdebstrap --variant=apt --mode=root --format=tar --skip=cleanup/apt \
 				--aptopt='Acquire::Retries "2"' --dpkgopt=force-unsafe-io \
 				--customize-hook="$hook" \
 				--customize-hook='chroot "$1" useradd --create-home tester' '' "$tarball.new" - ||
