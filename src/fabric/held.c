@@ -35,15 +35,21 @@ int vb_region_hold(struct vb_fabric *f, uint16_t node, const char *name, uint64_
 		   struct vb_region_held *out)
 {
 	struct vb_fabric *low = keeper_of(f);
-	vb_peer by = VB_PEER_NONE;
+	vb_peer by = VB_PEER_NONE, was;
 	int err;
 
 	if (!is_kept(low, node))
 		return vb_region_or_other(f, node, name, bytes, &out->at, &out->fresh);
-	err = low->ops->region_hold(low, node, name, bytes, out, &by);
-	if (err != -EALREADY)
-		return err;
-	return vb_peer_alive(f, by) ? being_removed(name, by) : -EOWNERDEAD;
+	do {
+		was = by;
+		err = low->ops->region_hold(low, node, name, bytes, out, &by);
+		if (err != -EALREADY)
+			return err;
+		if (vb_peer_alive(f, by))
+			return being_removed(name, by);
+		/* Who finds it in use gives it back, and closes his endpoint behind that: so once more. */
+	} while (by != was);
+	return -EOWNERDEAD;
 }
 
 int vb_region_hold_again(struct vb_fabric *f, const char *name, struct vb_region_held *held)

@@ -132,25 +132,20 @@ static uint64_t layout_hash(const struct vb_lock_space *s)
 	return XXH64(text, (size_t)n, s->variant);
 }
 
-#define GIVEN_BACK_LOOKS 16u
-
 /* Held, node 0's first: removal begins and ends with that one (remove.c).  One that somebody has died in the middle of
- * removing is removed first; if others have it open, he had not begun: he gives his mark back, or has died before
- * that, and then it is theirs until they close it. */
+ * removing is removed first; if others have it open he had died before he looked, and it is theirs until they close
+ * it. */
 static int hold_region(struct vb_lock_space *s, uint16_t node, const char *name, uint64_t bytes)
 {
 	struct vb_region_held held = {.at = 0};
-	unsigned busy = 0;
 	int err;
 
 	while ((err = vb_region_hold(s->fabric, node, name, bytes, &held)) == -EOWNERDEAD) {
 		vb_warn("lock space '%s' was being removed by a client that has died: it is now",
 			s->name);
 		err = vb_lock_space_end(s->fabric, s->name, true);
-		if (err == -EBUSY && busy++ == GIVEN_BACK_LOOKS)
-			return -EAGAIN;
-		if (err != 0 && err != -ENOENT && err != -EBUSY)
-			return err;
+		if (err != 0 && err != -ENOENT)
+			return err == -EBUSY ? -EAGAIN : err;
 	}
 	if (err == 0 || err == -EEXIST)
 		s->held[node] = held;

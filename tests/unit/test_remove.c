@@ -608,15 +608,19 @@ static struct {
 	uint64_t number; /* of the region's entry */
 } between;
 
+static uint64_t *mark_of(struct memory *m)
+{
+	return (uint64_t *)(m->node[0] + between.number * OWN_ENTRY +
+			    offsetof(struct own_entry, by));
+}
+
 /* In front of the first verb behind the word, another process's CAS of the entry's `by` lands. */
 static int post_between(void *ctx, void *ep, const struct vb_provider_verb *v, unsigned n)
 {
 	struct memory *m = ctx;
 
 	if (between.held)
-		__atomic_store_n((uint64_t *)(m->node[0] + between.number * OWN_ENTRY +
-					      offsetof(struct own_entry, by)),
-				 between.remover, __ATOMIC_SEQ_CST);
+		__atomic_store_n(mark_of(m), between.remover, __ATOMIC_SEQ_CST);
 	between.held = between.on && v->op == VB_PROVIDER_CAS && v->compare == 0 &&
 		       v->offset >= OWN_ENTRY * OWN_ENTRIES && v->value >> 40 != 0 &&
 		       v->value >> 40 < OWN_ENTRIES;
@@ -647,6 +651,49 @@ static void test_own_looks_again(void **state)
 	vb_ep_close(ep);
 	/* Its word is given back: nobody holds. */
 	assert_int_equal(vb_lock_space_remove(f, "s"), 0);
+	assert_int_equal(vb_fabric_close(f), 0);
+	memory_free(m);
+}
+
+/* Whoever asks has read the mark. */
+static bool gives_back(void *ctx, uint16_t node, uint32_t client)
+{
+	struct memory *m = ctx;
+
+	if (between.remover == VB_PEER_NONE || client != vb_peer_client(between.remover))
+		return memory_alive(ctx, node, client);
+	__atomic_store_n(mark_of(m), VB_PEER_NONE, __ATOMIC_SEQ_CST);
+	between.remover = VB_PEER_NONE;
+	return false;
+}
+
+/* Who would remove finds it in use, gives his mark back and is no more; another has read the mark before. */
+static void test_own_given_back(void **state)
+{
+	struct memory *m = new_memory();
+	struct vb_lock_space *first, *second;
+	struct vb_fabric *f, *other;
+	struct vb_ep *ep;
+
+	(void)state;
+	m->p.post = post_between;
+	m->p.alive = gives_back;
+	between.remover = VB_PEER_NONE;
+	between.on = true;
+	assert_int_equal(vb_fabric_provide(&m->p, &f), 0);
+	assert_int_equal(vb_fabric_provide(&m->p, &other), 0);
+	first = open_space(f, "s", "cas", LOCKS);
+	assert_false(between.on);
+	assert_int_equal(vb_ep_open(f, 0, &ep), 0);
+	between.remover = ep->self;
+	vb_ep_close(ep);
+	__atomic_store_n(mark_of(m), between.remover, __ATOMIC_SEQ_CST);
+	second = open_space(other, "s", "cas", LOCKS);
+	assert_int_equal(between.remover, VB_PEER_NONE);
+	assert_int_equal(vb_lock_space_close(second), 0);
+	assert_int_equal(vb_lock_space_close(first), 0);
+	assert_int_equal(vb_lock_space_remove(f, "s"), 0);
+	assert_int_equal(vb_fabric_close(other), 0);
 	assert_int_equal(vb_fabric_close(f), 0);
 	memory_free(m);
 }
@@ -746,6 +793,7 @@ int main(void)
 		cmocka_unit_test(test_taken),
 		cmocka_unit_test(test_first_is_last),
 		cmocka_unit_test(test_own_looks_again),
+		cmocka_unit_test(test_own_given_back),
 		cmocka_unit_test(test_own_at_once),
 	};
 
