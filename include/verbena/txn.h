@@ -180,9 +180,9 @@ uint64_t vb_table_node_bytes(const struct vb_db_params *db, const struct vb_tabl
 uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
 
 /*
- * Opens the database on this process's view of the fabric, making it if it is not there yet (a client of an elastic
- * cluster makes none, and waits for the servers for up to 10 s).  Every later open must ask for the same protocol and
- * sizes.
+ * Opens the database on this process's view of the fabric, making it if it is not there yet (a client of an
+ * elastic cluster makes none, and waits for the servers for up to 10 s).  Every later open must ask for the
+ * same protocol and sizes.
  *
  *   -EINVAL      unknown protocol, a hybrid code that is none of its, a number out of range, or
  *                another database than the one that exists
@@ -209,8 +209,8 @@ int vb_db_open(struct vb_fabric *fabric, const struct vb_db_params *params, stru
  */
 int vb_db_close(struct vb_db *db);
 
-/* Opens a table as vb_db_open does a database.  Every process opens the tables in the same order, before its
- * coordinators.
+/* Opens a table as vb_db_open does a database.  Every process opens the tables in the same order, and
+ * before its coordinators.
  * -EINVAL, -ENOSPC, -ENOENT, -VB_EPEERGONE; -EBUSY: another thread is just opening one of this database.
  * Threads: any, one at a time for a database. */
 int vb_table_open(struct vb_db *db, const struct vb_table_params *params, struct vb_table **out);
@@ -259,8 +259,8 @@ void vb_db_server_stop(struct vb_db_server *server);
  *
  *   -EINVAL  there is no such node
  *   -EXDEV   the node is another process's, and this one is no such client
- *   -ENOSPC  as many are open there as the database allows; a client that was lost counts for the option `linger`
- *            more
+ *   -ENOSPC  as many are open there as the database allows; a client that was lost counts for the option
+ *            `linger` more
  *   -EPROTO  there is a commit to finish, of a table that this process has not opened; the log says which
  *   -ENOMEM
  *   -VB_EPEERGONE, -VB_EUNKNOWN

@@ -254,7 +254,27 @@ static uint8_t patience_us(const struct vb_txn *t)
 	return ns < UINT8_MAX * 1000ull ? (uint8_t)((ns + 999) / 1000) : UINT8_MAX;
 }
 
-/* The WRITE of the items and the message behind it. */
+void vb_call_verbs(struct vb_coordinator *me, struct vb_wire_call *head, const void *buf,
+		   uint16_t node, vb_peer server, struct vb_box *box, struct vb_msg *msg,
+		   struct vb_verb v[2])
+{
+	head->from_node = me->node;
+	head->coordinator = me->number;
+	*msg = (struct vb_msg){.tag = VB_TAG_CALL, .len = sizeof(*head)};
+	msg->subject = 1ull << 63 | ++me->mail.next_request;
+	head->seal = vb_wire_seal(buf, head->bytes, msg->subject);
+	memcpy(msg->data, head, sizeof(*head));
+	vb_box_open(&me->mail, box, msg->subject);
+	v[0] = (struct vb_verb){.op = VB_OP_WRITE,
+				.flags = VB_SIGNALLED,
+				.addr = vb_db_inbox(me->db, node, me->node, me->number),
+				.buf = (void *)buf,
+				.len = head->bytes};
+	v[1] = (struct vb_verb){
+		.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = server, .msg = msg};
+	me->calls++;
+}
+
 static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb_verb *v)
 {
 	struct vb_coordinator *me = t->me;
@@ -263,8 +283,6 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 		.commit_ts = t->snapshot != 0 ? t->snapshot : t->commit_ts,
 		.bytes = c->bytes,
 		.n = (uint8_t)c->n,
-		.from_node = me->node,
-		.coordinator = me->number,
 		.stage = (uint8_t)stage,
 		.patience_us = patience_us(t),
 		.isolation = vb_txn_reads_at(t),
@@ -275,20 +293,8 @@ static int make_call(struct vb_txn *t, unsigned stage, struct call *c, struct vb
 		return err;
 	c->epoch = vb_txn_epoch(me);
 	put_items(me->db, ops_of(t, stage), c);
-	c->msg = (struct vb_msg){.tag = VB_TAG_CALL, .len = sizeof(head)};
-	c->msg.subject = 1ull << 63 | ++me->mail.next_request;
-	head.seal = vb_wire_seal(c->buf, c->bytes, c->msg.subject);
-	memcpy(c->msg.data, &head, sizeof(head));
-	vb_box_open(&me->mail, &c->box, c->msg.subject);
+	vb_call_verbs(me, &head, c->buf, c->node, c->server, &c->box, &c->msg, v);
 	c->open = true;
-	v[0] = (struct vb_verb){.op = VB_OP_WRITE,
-				.flags = VB_SIGNALLED,
-				.addr = vb_db_inbox(me->db, c->node, me->node, me->number),
-				.buf = c->buf,
-				.len = c->bytes};
-	v[1] = (struct vb_verb){
-		.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = c->server, .msg = &c->msg};
-	me->calls++;
 	return 0;
 }
 

@@ -156,11 +156,6 @@ static int read_all(struct vb_coordinator *me, uint32_t place, struct look *out)
 	return 0;
 }
 
-static bool same(uint64_t word, uint64_t other)
-{
-	return ((word ^ other) & ~COPY_COUNTS) == 0;
-}
-
 /* Those that are there and count, as bits; *top: the latest clock. */
 static unsigned counted(const struct vb_db *db, const struct look *l, uint64_t *top)
 {
@@ -217,7 +212,7 @@ static int set_one(struct vb_coordinator *me, uint32_t place, unsigned i, uint64
 	int err = vb_cas64(me->ep, vb_copy_at(me->db, place, i), was, want, &old);
 
 	if (err == 0)
-		return old == was || same(old, want) ? 0 : 1;
+		return old == was || vb_copy_same(old, want) ? 0 : 1;
 	return is_gone(me->db, place, i, err) ? 1 : err;
 }
 
@@ -232,7 +227,7 @@ static int set_all(struct vb_coordinator *me, uint32_t place, const struct look 
 			/* A coordinator that goes on has done with the name. */
 			bool over = !(want & COPY_SEALED) && clock_in(l->word[i]) > clock_in(want);
 
-			if (!l->there[i] || same(l->word[i], want) || over)
+			if (!l->there[i] || vb_copy_same(l->word[i], want) || over)
 				continue;
 			if ((withdrawn && older) == (pass == 0))
 				err = set_one(me, place, i, l->word[i], want);
@@ -328,7 +323,7 @@ struct sending {
 /* Is it the name that is sent, and not sealed? */
 static bool is_ours(const struct sending *s, uint64_t word)
 {
-	return same(word, s->logged);
+	return vb_copy_same(word, s->logged);
 }
 
 static void judge(struct sending *s, unsigned i, const struct vb_verb *v)

@@ -11,6 +11,12 @@ enum copy_state { COPY_NONE, COPY_LOGGED, COPY_FINAL, COPY_WITHDRAWN };
 #define COPY_SHIFT  3u /* of those that count */
 #define COPY_COUNTS (((1ull << VB_COPIES_MAX) - 1) << COPY_SHIFT)
 
+/* Whichever copies count. */
+static inline bool vb_copy_same(uint64_t word, uint64_t other)
+{
+	return ((word ^ other) & ~COPY_COUNTS) == 0;
+}
+
 /* What is written of a place: the end of its head, and the log. */
 #define COPY_FROM offsetof(struct vb_place_head, log_bytes)
 

@@ -22,11 +22,6 @@ struct wire_log {
 	uint32_t at, of; /* of so many bytes, these begin there; of 0: the word alone */
 };
 
-static bool same(uint64_t word, uint64_t other)
-{
-	return ((word ^ other) & ~COPY_COUNTS) == 0;
-}
-
 /* ---- the coordinator ---- */
 
 static int make_call(struct vb_coordinator *me, struct vb_copy_call *c, unsigned char *buf,
@@ -36,8 +31,6 @@ static int make_call(struct vb_coordinator *me, struct vb_copy_call *c, unsigned
 	struct vb_wire_call head = {
 		.bytes = (uint32_t)sizeof(*w) + bytes,
 		.n = 1,
-		.from_node = me->node,
-		.coordinator = me->number,
 		.stage = VB_STAGE_LOG,
 	};
 	int err = vb_db_find_server(me, c->node, &c->server);
@@ -46,20 +39,8 @@ static int make_call(struct vb_coordinator *me, struct vb_copy_call *c, unsigned
 		return err;
 	memcpy(buf, w, sizeof(*w));
 	memcpy(buf + sizeof(*w), from, bytes);
-	c->msg = (struct vb_msg){.tag = VB_TAG_CALL, .len = sizeof(head)};
-	c->msg.subject = 1ull << 63 | ++me->mail.next_request;
-	head.seal = vb_wire_seal(buf, head.bytes, c->msg.subject);
-	memcpy(c->msg.data, &head, sizeof(head));
-	vb_box_open(&me->mail, &c->box, c->msg.subject);
+	vb_call_verbs(me, &head, buf, c->node, c->server, &c->box, &c->msg, v);
 	c->open = true;
-	v[0] = (struct vb_verb){.op = VB_OP_WRITE,
-				.flags = VB_SIGNALLED,
-				.addr = vb_db_inbox(me->db, c->node, me->node, me->number),
-				.buf = buf,
-				.len = head.bytes};
-	v[1] = (struct vb_verb){
-		.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = c->server, .msg = &c->msg};
-	me->calls++;
 	return 0;
 }
 
@@ -101,7 +82,7 @@ static void round_of_calls(struct vb_coordinator *me, uint32_t place, uint64_t l
 
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_copy_call *c = &call[i];
-		const bool whole = !same(c->was, logged);
+		const bool whole = !vb_copy_same(c->was, logged);
 		const struct wire_log w = {
 			.was = c->was,
 			.logged = logged,
@@ -125,7 +106,7 @@ static void round_of_calls(struct vb_coordinator *me, uint32_t place, uint64_t l
 		if (call[i].over)
 			continue;
 		collect(me, &call[i], &v[verbs[i]]);
-		call[i].over = call[i].err != 0 || same(call[i].was, logged);
+		call[i].over = call[i].err != 0 || vb_copy_same(call[i].was, logged);
 	}
 }
 

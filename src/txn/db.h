@@ -470,6 +470,12 @@ static inline const struct vb_stage_ops *vb_stage_ops_of(const struct vb_db *db,
 }
 void vb_call_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsigned n);
 int vb_db_find_server(struct vb_coordinator *me, uint16_t node, vb_peer *out);
+struct vb_wire_call;
+/* What asks for what stands in buf: a WRITE into our inbox at the node, and behind it the message, whose answer comes
+ * into the box. */
+void vb_call_verbs(struct vb_coordinator *me, struct vb_wire_call *head, const void *buf,
+		   uint16_t node, vb_peer server, struct vb_box *box, struct vb_msg *msg,
+		   struct vb_verb v[2]);
 /* The answer to what stands in the box: 0, -VB_EPEERGONE, -ECANCELED, or another error of the fabric's. */
 int vb_call_await(struct vb_coordinator *me, struct vb_box *box, vb_peer server, uint16_t node,
 		  struct vb_msg *out);

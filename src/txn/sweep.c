@@ -9,8 +9,8 @@
 
 struct sweep {
 	struct vb_coordinator *me;
-	uint64_t *
-		dead; /* of each number, the owner who was gone at the sweep's begin; 0: it was not */
+	/* Of each number, the owner who was gone at the sweep's begin; 0: it was not. */
+	uint64_t *dead;
 	struct vb_suspect *found;
 	size_t n, room;
 	uint64_t patience_ns; /* with a server, for a lock */

@@ -5,8 +5,8 @@
  *
  * This process only forks and waits, because a network library does not survive the fork of the
  * next section.  A pair is a driver (rank 0), which measures, and a server (rank 1), which does
- * what the driver tells it through a page that they share: serve the fabric, echo on the socket,
- * compute.
+ * what the driver tells it through a page that they share: serve the fabric, echo on the
+ * socket, compute.
  */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench/fabric/fabric.h"

@@ -9,8 +9,8 @@
  *
  * A worker that is killed takes nothing along: the others go on, and roll its transactions back or
  * forward when they meet its locks.  The parent decides what became of its last commits, and when
- * all have gone sweeps up what nobody has met.  Without recovery its locks stay, and the run
- * stalls.
+ * all have gone sweeps up what nobody has met.  Without recovery its locks stay, and the
+ * run stalls.
  */
 #define VB_LOG_ROOM "bench"
 #include "lab/bench/txn/txn.h"
