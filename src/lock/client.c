@@ -170,10 +170,10 @@ static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode
 
 static int run_acquire(void *arg)
 {
-	const struct visit *v = arg;
+	const struct vb_lock_visit *v = arg;
 
 	return vb_lock_acquire_for(v->me, v->lock, v->mode, v->hold_ns,
-				   visit_left(v->me, v->until_ns), v->grant);
+				   vb_lock_visit_left(v->me, v->until_ns), v->grant);
 }
 
 /* Apart, so that who leaves nothing behind pays one branch; and for calls that are not the
@@ -184,12 +184,14 @@ static VB_NOINLINE int acquire_kept(struct vb_lock_client *me, uint64_t lock, en
 	int err;
 
 	if (vb_ep_is_away(me->ep))
-		return visit(run_acquire, &(struct visit){.me = me,
-							  .grant = out,
-							  .lock = lock,
-							  .hold_ns = leases * me->space->lease_ns,
-							  .until_ns = visit_until(me, timeout_ns),
-							  .mode = mode});
+		return vb_lock_visit(
+			run_acquire,
+			&(struct vb_lock_visit){.me = me,
+						.grant = out,
+						.lock = lock,
+						.hold_ns = leases * me->space->lease_ns,
+						.until_ns = vb_lock_visit_until(me, timeout_ns),
+						.mode = mode});
 	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
@@ -282,7 +284,7 @@ static inline int try_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_
 
 static int run_try(void *arg)
 {
-	const struct visit *v = arg;
+	const struct vb_lock_visit *v = arg;
 
 	return vb_lock_try(v->me, v->lock, v->mode, v->grant);
 }
@@ -293,8 +295,9 @@ static VB_NOINLINE int try_kept(struct vb_lock_client *me, uint64_t lock, enum v
 	int err;
 
 	if (vb_ep_is_away(me->ep))
-		return visit(run_try,
-			     &(struct visit){.me = me, .grant = out, .lock = lock, .mode = mode});
+		return vb_lock_visit(run_try,
+				     &(struct vb_lock_visit){
+					     .me = me, .grant = out, .lock = lock, .mode = mode});
 	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
@@ -336,7 +339,7 @@ static int not_held(const char *what, const struct vb_grant *grant)
 
 static int run_valid(void *arg)
 {
-	const struct visit *v = arg;
+	const struct vb_lock_visit *v = arg;
 
 	return vb_lock_valid(v->me, v->grant);
 }
@@ -348,9 +351,10 @@ bool vb_lock_valid(const struct vb_lock_client *me, const struct vb_grant *grant
 	if (vb_any_null(me, grant))
 		return false;
 	if (vb_ep_is_away(me->ep))
-		return visit_beside(run_valid, &(struct visit){.me = (struct vb_lock_client *)me,
-							       .grant = (struct vb_grant *)grant}) >
-		       0;
+		return vb_lock_visit_beside(
+			       run_valid,
+			       &(struct vb_lock_visit){.me = (struct vb_lock_client *)me,
+						       .grant = (struct vb_grant *)grant}) > 0;
 	if (vb_ep_check_thread(me->ep) != 0)
 		return false;
 	VB_SCHED_INSIDE(me->ep->sched);
@@ -426,9 +430,9 @@ static int convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mo
 
 static int run_convert(void *arg)
 {
-	const struct visit *v = arg;
+	const struct vb_lock_visit *v = arg;
 
-	return vb_lock_convert(v->me, v->grant, v->mode, visit_left(v->me, v->until_ns));
+	return vb_lock_convert(v->me, v->grant, v->mode, vb_lock_visit_left(v->me, v->until_ns));
 }
 
 int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mode mode,
@@ -439,10 +443,12 @@ int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_m
 	if (vb_any_null(me, grant))
 		return -EINVAL;
 	if (vb_ep_is_away(me->ep))
-		return visit(run_convert, &(struct visit){.me = me,
-							  .grant = grant,
-							  .until_ns = visit_until(me, timeout_ns),
-							  .mode = mode});
+		return vb_lock_visit(
+			run_convert,
+			&(struct vb_lock_visit){.me = me,
+						.grant = grant,
+						.until_ns = vb_lock_visit_until(me, timeout_ns),
+						.mode = mode});
 	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
@@ -498,9 +504,9 @@ static int renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t tim
 
 static int run_renew(void *arg)
 {
-	const struct visit *v = arg;
+	const struct vb_lock_visit *v = arg;
 
-	return vb_lock_renew(v->me, v->grant, visit_left(v->me, v->until_ns));
+	return vb_lock_renew(v->me, v->grant, vb_lock_visit_left(v->me, v->until_ns));
 }
 
 int vb_lock_renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t timeout_ns)
@@ -510,9 +516,11 @@ int vb_lock_renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t ti
 	if (vb_any_null(me, grant))
 		return -EINVAL;
 	if (vb_ep_is_away(me->ep))
-		return visit(run_renew, &(struct visit){.me = me,
-							.grant = grant,
-							.until_ns = visit_until(me, timeout_ns)});
+		return vb_lock_visit(
+			run_renew,
+			&(struct vb_lock_visit){.me = me,
+						.grant = grant,
+						.until_ns = vb_lock_visit_until(me, timeout_ns)});
 	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
@@ -544,7 +552,7 @@ static inline int release(struct vb_lock_client *me, struct vb_grant *grant)
 
 static int run_release(void *arg)
 {
-	const struct visit *v = arg;
+	const struct vb_lock_visit *v = arg;
 
 	return vb_lock_release(v->me, v->grant);
 }
@@ -554,7 +562,8 @@ static VB_NOINLINE int release_kept(struct vb_lock_client *me, struct vb_grant *
 	int err;
 
 	if (vb_ep_is_away(me->ep))
-		return visit(run_release, &(struct visit){.me = me, .grant = grant});
+		return vb_lock_visit(run_release,
+				     &(struct vb_lock_visit){.me = me, .grant = grant});
 	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
@@ -624,7 +633,7 @@ static int release_together(struct vb_lock_client *me, struct vb_grant grants[],
 
 static int run_release_all(void *arg)
 {
-	const struct visit *v = arg;
+	const struct vb_lock_visit *v = arg;
 
 	return vb_lock_release_all(v->me, v->grant, v->n);
 }
@@ -636,7 +645,8 @@ int vb_lock_release_all(struct vb_lock_client *me, struct vb_grant grants[], uns
 	if (vb_any_null(me) || (n > 0 && vb_any_null(grants)))
 		return -EINVAL;
 	if (vb_ep_is_away(me->ep))
-		return visit(run_release_all, &(struct visit){.me = me, .grant = grants, .n = n});
+		return vb_lock_visit(run_release_all,
+				     &(struct vb_lock_visit){.me = me, .grant = grants, .n = n});
 	err = vb_ep_check(me->ep);
 	if (err || n == 0)
 		return err;
@@ -685,7 +695,7 @@ static int ask_for_holder(struct vb_lock_client *me, uint64_t lock, struct vb_ho
 
 static int run_holder(void *arg)
 {
-	const struct visit *v = arg;
+	const struct vb_lock_visit *v = arg;
 
 	return vb_lock_holder(v->me, v->lock, v->holder);
 }
@@ -697,7 +707,8 @@ int vb_lock_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *o
 	if (vb_any_null(me, out))
 		return -EINVAL;
 	if (vb_ep_is_away(me->ep))
-		return visit(run_holder, &(struct visit){.me = me, .holder = out, .lock = lock});
+		return vb_lock_visit(
+			run_holder, &(struct vb_lock_visit){.me = me, .holder = out, .lock = lock});
 	err = vb_ep_check(me->ep);
 	if (err)
 		return err;
@@ -722,7 +733,7 @@ uint64_t vb_lock_age_now(struct vb_lock_client *me)
 
 static int run_begin(void *arg)
 {
-	const struct visit *v = arg;
+	const struct vb_lock_visit *v = arg;
 
 	vb_lock_client_begin(v->me, v->age);
 	return 0;
@@ -733,7 +744,7 @@ void vb_lock_client_begin(struct vb_lock_client *me, uint64_t age_ns)
 	if (vb_any_null(me))
 		return;
 	if (vb_ep_is_away(me->ep)) {
-		(void)visit(run_begin, &(struct visit){.me = me, .age = age_ns});
+		(void)vb_lock_visit(run_begin, &(struct vb_lock_visit){.me = me, .age = age_ns});
 		return;
 	}
 	if (vb_ep_check(me->ep) != 0)
@@ -745,7 +756,7 @@ void vb_lock_client_begin(struct vb_lock_client *me, uint64_t age_ns)
 
 static int run_age(void *arg)
 {
-	struct visit *v = arg;
+	struct vb_lock_visit *v = arg;
 
 	v->age = vb_lock_client_age(v->me);
 	return 0;
@@ -753,12 +764,12 @@ static int run_age(void *arg)
 
 uint64_t vb_lock_client_age(const struct vb_lock_client *me)
 {
-	struct visit v = {.me = (struct vb_lock_client *)me};
+	struct vb_lock_visit v = {.me = (struct vb_lock_client *)me};
 
 	if (me == NULL)
 		return 0;
 	if (vb_ep_is_away(me->ep))
-		return visit_beside(run_age, &v) == 0 ? v.age : 0;
+		return vb_lock_visit_beside(run_age, &v) == 0 ? v.age : 0;
 	if (vb_ep_check_thread(me->ep) != 0)
 		return 0;
 	VB_SCHED_INSIDE(me->ep->sched);

@@ -153,7 +153,7 @@ int vb_lock_acquire_path(struct vb_lock_client *me, const uint64_t *path, unsign
 
 	if (vb_any_null(me, path, grants))
 		return -EINVAL;
-	w.until_ns = visit_until(me, timeout_ns);
+	w.until_ns = vb_lock_visit_until(me, timeout_ns);
 	if (vb_ep_is_away(me->ep))
 		return vb_host_run(me->ep->host, &me->ep->caller, run_path, &w);
 	err = vb_ep_check(me->ep);

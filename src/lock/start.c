@@ -33,7 +33,7 @@ static int run_hosted_acquire(struct vb_ring_op *op)
 	struct started s;
 
 	memcpy(&s, op->own, sizeof(s));
-	return vb_lock_acquire(s.client, s.lock, s.mode, visit_left(s.client, s.timeout_ns),
+	return vb_lock_acquire(s.client, s.lock, s.mode, vb_lock_visit_left(s.client, s.timeout_ns),
 			       s.grant);
 }
 
@@ -173,7 +173,7 @@ int vb_lock_acquire_start(struct vb_ring *ring, struct vb_lock_client *me, uint6
 		return err;
 	op->run = own_sched(ring) != NULL ? run_acquire : run_hosted_acquire;
 	if (own_sched(ring) == NULL)
-		timeout_ns = visit_until(me, timeout_ns);
+		timeout_ns = vb_lock_visit_until(me, timeout_ns);
 	return start(op,
 		     &(struct started){.client = me,
 				       .grant = out,

@@ -9,7 +9,7 @@
 #include "lock/lock.h"
 #include "task/host.h"
 
-struct visit {
+struct vb_lock_visit {
 	struct vb_lock_client *me;
 	struct vb_grant *grant; /* or grants, n of them; or what is filled in */
 	struct vb_holder *holder;
@@ -19,7 +19,7 @@ struct visit {
 };
 
 /* A timeout counts from the call, and the host may have others to begin before. */
-static inline uint64_t visit_until(const struct vb_lock_client *me, uint64_t timeout_ns)
+static inline uint64_t vb_lock_visit_until(const struct vb_lock_client *me, uint64_t timeout_ns)
 {
 	uint64_t now = vb_ep_now(me->ep);
 
@@ -28,7 +28,7 @@ static inline uint64_t visit_until(const struct vb_lock_client *me, uint64_t tim
 }
 
 /* What is left of it. */
-static inline uint64_t visit_left(const struct vb_lock_client *me, uint64_t until_ns)
+static inline uint64_t vb_lock_visit_left(const struct vb_lock_client *me, uint64_t until_ns)
 {
 	uint64_t now = vb_ep_now(me->ep);
 
@@ -37,13 +37,13 @@ static inline uint64_t visit_left(const struct vb_lock_client *me, uint64_t unti
 	return until_ns > now ? until_ns - now : 0;
 }
 
-static inline int visit(int (*run)(void *arg), struct visit *v)
+static inline int vb_lock_visit(int (*run)(void *arg), struct vb_lock_visit *v)
 {
 	return vb_host_run(v->me->ep->host, &v->me->ep->caller, run, v);
 }
 
 /* Beside a call that is under way: to look. */
-static inline int visit_beside(int (*run)(void *arg), struct visit *v)
+static inline int vb_lock_visit_beside(int (*run)(void *arg), struct vb_lock_visit *v)
 {
 	return vb_host_run(v->me->ep->host, NULL, run, v);
 }

@@ -37,7 +37,7 @@ static int refuse_others(const struct vb_bench_opts *o)
 	const struct {
 		bool said;
 		const char *name, *why;
-	} not [] = {
+	} others[] = {
 		{o->lock != NULL, "lock", "--space says it"},
 		{o->locks != 0, "locks", "--space says it"},
 		{o->lease_ns != 0, "lease", "--space says it"},
@@ -47,9 +47,10 @@ static int refuse_others(const struct vb_bench_opts *o)
 		{o->visible, "visible", "what `verbena serve` serves is not"},
 	};
 
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(not ); i++)
-		if (not [i].said)
-			return vb_fail(-EINVAL, "leave out --%s: %s", not [i].name, not [i].why);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(others); i++)
+		if (others[i].said)
+			return vb_fail(-EINVAL, "leave out --%s: %s", others[i].name,
+				       others[i].why);
 	if (o->fabric != VB_BENCH_SHM && o->fabric != VB_BENCH_TCP)
 		return vb_fail(-EINVAL,
 			       "--fabric %s: the servers of an elastic cluster are reached by tcp",
