@@ -59,10 +59,15 @@ static void take(struct vb_lock_client *me, uint64_t lock, struct vb_grant *g)
 
 /* ---- hundreds ---- */
 
-#define AT_ONCE   8u
-#define WARM      32u
-#define LIVES     120u
-#define KEPT_MORE 512u /* more or less than the blocks in use are by their rounding */
+#define AT_ONCE 8u
+#define WARM    32u
+#define LIVES   240u
+/*
+ * What grows with lives grows by malloc's smallest piece, 32 bytes, for each life of a kind at least, and those who are
+ * killed are a third.  What the busiest moment has left (a buffer of 512 bytes, pieces a little larger than was asked
+ * for) is less.
+ */
+#define KEPT_MORE (32u * LIVES / 3)
 
 /* Each third is killed with a lock in its hands, and an endpoint more than that has. */
 static void live(struct world *w, unsigned i)
@@ -136,7 +141,7 @@ static void test_hundreds(void **state)
 	assert_int_equal(after.boxes, 0);
 	assert_int_equal(after.descriptors, before.descriptors);
 	/* What is kept does not grow with them. */
-	assert_true(after.kept <= before.kept + KEPT_MORE);
+	assert_true(after.kept < before.kept + KEPT_MORE);
 	world_close(&w);
 	(void)state;
 }
