@@ -158,15 +158,15 @@ machine() {
 		# shellcheck disable=SC2086
 		{
 			run lock "shm-$round" --fabric shm --procs 2 $load --duration $second
-			run lock "ucx-$round" --fabric ucx --procs 3 --fabric-options bound=500ms $load --duration $second
+			run lock "tcp-$round" --fabric tcp --procs 3 $load --duration $second
 		}
 	done
 	put choosing-a-lock.md machine '
 	def of(fabric; l; f): [$all | to_entries[] | select(.key | startswith(fabric)) | .value[l] | f] | median;
-	(["lock", "`shm`: thousand cycles a second", "p50", "p99", "`ucx`: thousand cycles a second", "p50", "p99"] | head),
-	($all.names."shm-1"[] as $l | ["`\($l)`", (("shm-", "ucx-") as $f | (of($f; $l; goodput) | thousand),
+	(["lock", "`shm`: thousand cycles a second", "p50", "p99", "`tcp`: thousand cycles a second", "p50", "p99"] | head),
+	($all.names."shm-1"[] as $l | ["`\($l)`", (("shm-", "tcp-") as $f | (of($f; $l; goodput) | thousand),
 	of($f; $l; .latency_us.acquire_exclusive.p50 | call), of($f; $l; .latency_us.acquire_exclusive.p99 | call))] | row),
-	"", "(\($all.cores) cores, commit \($all.commit[0]))"' "$out"/shm-[1-9].json "$out"/ucx-[1-9].json
+	"", "(\($all.cores) cores, commit \($all.commit[0]))"' "$out"/shm-[1-9].json "$out"/tcp-[1-9].json
 }
 
 transactions() {

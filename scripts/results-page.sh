@@ -92,6 +92,12 @@ if [ -f "$dir/peers.json" ]; then
 	echo
 	peers "$dir/peers.json"
 fi
+if [ -f "$dir/peers-busy.json" ]; then
+	section 'Beside Redis and etcd on a busy machine' 'The same while another process computes all the time: three busy processes, ours or theirs and that one, share two cores.'
+	echo '`PEERS_BUSY=1 PEERS_JSON=build/peers-busy.json bench/peers/run.sh build`'
+	echo
+	peers "$dir/peers-busy.json"
+fi
 section 'Locks on a simulated cluster' 'ConnectX-5 cards, one lock server, 240 clients on five nodes, ten million locks.'
 table "$dir/sim.json"
 echo

@@ -4,7 +4,7 @@
 # usage: scripts/results.sh [BUILD]
 #
 # Keeps the results of the last `make demo` (BUILD/demo-*.json), of the last bench/peers/run.sh
-# (BUILD/peers.json) and of a run of `verbena bench fabric` in doc/results, and writes doc/results.md
+# (BUILD/peers.json, and BUILD/peers-busy.json if there is one) and of a run of `verbena bench fabric` in doc/results, and writes doc/results.md
 # and the picture of the README from them.  For whoever changes what they show; needs jq.
 set -eu
 cd "$(dirname "$0")/.."
@@ -15,7 +15,9 @@ mkdir -p "$results"
 for name in shm tcp sim txn-shm txn-sim; do
 	[ ! -f "$build/demo-$name.json" ] || jq -c . "$build/demo-$name.json" >"$results/$name.json"
 done
-[ ! -f "$build/peers.json" ] || jq -c . "$build/peers.json" >"$results/peers.json"
+for name in peers peers-busy; do
+	[ ! -f "$build/$name.json" ] || jq -c . "$build/$name.json" >"$results/$name.json"
+done
 "$build/src/verbena" list --json | jq -c '{commit, locks: [.locks[] | {name, caps}]}' >"$results/locks.json"
 "$build/src/verbena" bench fabric >"$build/fabric.txt" 2>"$build/fabric.err" || {
 	cat "$build/fabric.err" >&2

@@ -15,7 +15,7 @@ def against($peer): by_round as $mine | ($peer | by_round) as $theirs
 . as $rows
 | map(select(.round != "trial" and .round != "check")) as $measured
 | $head[0] + {tool: "peers",
-   span: $span, fabric: $fabric, disk: $disk, servers: {redis: $redis, etcd: $etcd}, skipped: $skipped,
+   span: $span, fabric: $fabric, busy: $busy, disk: $disk, servers: {redis: $redis, etcd: $etcd}, skipped: $skipped,
    rounds: ([$measured[].round] | unique | length),
    violations: ([$rows[] | .violations] | add // 0),
    cases: [$measured | group_by([.locks, .clients])[]

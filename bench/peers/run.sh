@@ -13,21 +13,25 @@
 #	PEERS_TRIAL=400ms  the same of the trials that choose the peers' settings
 #	PEERS_CLIENTS='1 8 32'
 #	PEERS_LOCKS='dslr shiftlock cas-backoff mcs rpc'
-#	PEERS_FABRIC=ucx   of our locks
-#	PEERS_OPTIONS=bound=100ms  of that fabric: a busy moment of the machine is to lose no answers
+#	PEERS_FABRIC=tcp   of our locks
+#	PEERS_OPTIONS=     of that fabric
+#	PEERS_BUSY=0       processes that compute beside it all, from the trials on
 #	PEERS_BACKOFFS='0 200us 1ms 5ms 20ms'   longest delays of Redis' retries that are tried
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 build=${1-build}
 rounds=${PEERS_ROUNDS-5} span=${PEERS_SPAN-1s} trial=${PEERS_TRIAL-400ms}
 clients=${PEERS_CLIENTS-1 8 32} locks=${PEERS_LOCKS-dslr shiftlock cas-backoff mcs rpc}
-fabric=${PEERS_FABRIC-ucx} options=${PEERS_OPTIONS-bound=100ms} backoffs=${PEERS_BACKOFFS-0 200us 1ms 5ms 20ms}
+fabric=${PEERS_FABRIC-tcp} options=${PEERS_OPTIONS-} busy=${PEERS_BUSY-0} backoffs=${PEERS_BACKOFFS-0 200us 1ms 5ms 20ms}
 result=${PEERS_JSON-$build/peers.json}
 peers=$build/bench/peers/peers verbena=$build/src/verbena
 
 for tool in "$peers" "$verbena"; do
 	[ -x "$tool" ] || { echo "peers: there is no $tool; build first: scripts/build.sh $build" >&2; exit 2; }
 done
+case $busy in
+'' | *[!0-9]*) echo "peers: PEERS_BUSY=$busy: a number of processes, such as 1" >&2; exit 2 ;;
+esac
 command -v jq >/dev/null || { echo 'peers: jq is missing: apt-get install jq' >&2; exit 2; }
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/verbena-peers.XXXXXX") || exit 1
@@ -179,6 +183,13 @@ best() { # N NAME CLIENTS LOCKS
 		sort_by(-.ops_s)[:$n][].setting' "$work/rows"
 }
 
+# ---- other work ----
+
+for _ in $(seq "$busy"); do
+	(while :; do :; done) &
+	servers+=("$!")
+done
+
 # ---- trials: each peer shows the settings that suit it ----
 
 echo "mutual exclusion: 8 clients hold one lock for 200us each"
@@ -240,7 +251,7 @@ done
 
 [ -f "$work/head" ] || { echo 'peers: nothing could be measured' >&2; exit 1; }
 jq -s -f bench/peers/result.jq --slurpfile skipped "$work/skipped" --slurpfile head "$work/head" \
-	--arg span "$span" --arg fabric "$fabric" --arg disk "$(stat -f -c %T "$work")" \
+	--arg span "$span" --arg fabric "$fabric" --argjson busy "$busy" --arg disk "$(stat -f -c %T "$work")" \
 	--arg redis "$(redis-server --version 2>/dev/null | sed 's/ sha=.*//')" \
 	--arg etcd "$(etcd --version 2>/dev/null | head -n 1)" "$work/rows" >"$work/peers.json" &&
 	cp "$work/peers.json" "$result" || exit 1

@@ -7,7 +7,7 @@ def left($n): . + (" " * ([$n - length, 0] | max) // "");
 def times: if . == null then ("-" | pad(8)) + ("-" | pad(8)) else (.throughput | digits | pad(8)) + (.p99 | digits | pad(8)) end;
 
 . as $all
-| "\(.rounds) rounds of \(.span), medians; ours over \(.fabric), two processes; \(.host.cores // "?") cores.",
+| "\(.rounds) rounds of \(.span), medians; ours over \(.fabric), two processes; \(.host.cores // "?") cores\(if (.busy // 0) > 0 then ", \(.busy) other process\(if .busy > 1 then "es compute" else " computes" end) all the time" else "" end).",
   "Times: how many times as many cycles, and how many times as short a p99 of the acquire, as the peer;",
   "longest: the longest wait of any client in any round.",
   (.skipped[] | "\(.peer): skipped: \(.reason)"),

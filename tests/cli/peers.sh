@@ -129,7 +129,10 @@ if ! command -v jq >/dev/null || ! command -v bash >/dev/null; then
 	skip 'run.sh' 'jq or bash is not installed'
 else
 	json=$work/peers.json
-	PEERS_ROUNDS=1 PEERS_SPAN=400ms PEERS_TRIAL=30ms PEERS_CLIENTS=2 PEERS_BACKOFFS='0 200us' \
+	PEERS_BUSY=many timeout 20 "$top/bench/peers/run.sh" "$(cd "$(dirname "$peers")/../.." && pwd)" \
+		>"$work/out" 2>"$work/err" </dev/null
+	is 'run.sh: PEERS_BUSY is a number' [ $? = 2 ]
+	PEERS_BUSY=1 PEERS_ROUNDS=1 PEERS_SPAN=400ms PEERS_TRIAL=30ms PEERS_CLIENTS=2 PEERS_BACKOFFS='0 200us' \
 		PEERS_FABRIC=shm PEERS_OPTIONS= PEERS_LOCKS='dslr mcs' PEERS_JSON=$json TMPDIR=$work \
 		timeout 200 "$top/bench/peers/run.sh" "$(cd "$(dirname "$peers")/../.." && pwd)" \
 		>"$work/out" 2>"$work/err" </dev/null
@@ -146,6 +149,7 @@ else
 		["redis", "etcd"][] | select(. as $p | $there | index($p)) | $a[.].throughput] |
 		all(. > 0)' "$json"
 	is 'run.sh: the table' grep -q '^2 clients, one hot lock' "$work/out"
+	is 'run.sh: other work is told' grep -q 'cores, 1 other process computes all the time' "$work/out"
 	is 'run.sh: nothing is left behind' [ -z "$(ls "$work" | grep verbena-peers)" ]
 fi
 
