@@ -2,8 +2,9 @@
 #
 # usage: awk -f scripts/man-calls.awk -v what=list|threads|pages|about [-v called="FUNCTION EXAMPLE ..."] HEADER.h...
 #
-#	list	the names of the public functions, one a line
-#	threads	the same, each with a tab and which threads may call it, as its header says
+#	list	the names of the public functions, one a line, those that are inline, too
+#	threads	the same of those that the library exports, each with a tab and which threads may call it, as its
+#		header says
 #	pages	each function's page of section 3, for scdoc, behind a line with a form feed and its name
 #	about	libverbena.7.scd, which is given as the last file, with what stands at the top of each
 #		header, and its functions, put in
@@ -55,6 +56,16 @@ state == "macro" {
 	next
 }
 state == "inline" {
+	if ($0 != "{") {
+		decl = decl "\n" $0
+		next
+	}
+	decl = decl ";"
+	inlined[declared()]
+	state = "body"
+	next
+}
+state == "body" {
 	if ($0 ~ /^}/)
 		state = "out"
 	next
@@ -95,8 +106,9 @@ state == "type" || state == "call" {
 	read_comment(substr($0, 3))
 	next
 }
-/^static inline/ {
+/^static inline / {
 	state = "inline"
+	decl = substr($0, length("static inline ") + 1)
 	next
 }
 /^extern "C"/ || /^}/ {
@@ -127,7 +139,7 @@ function add(line) {
 		declared()
 }
 
-# A whole declaration: a type, or a function.
+# A whole declaration: a type, or a function, whose name it returns.
 function declared(    name, first) {
 	first = group == ""
 	if (first)
@@ -157,6 +169,7 @@ function declared(    name, first) {
 		members[group] = members[group] == "" ? name : members[group] " " name
 	}
 	state = "out"
+	return name
 }
 
 # What is said of threads is kept apart from the rest.
@@ -339,7 +352,8 @@ function types_of(decl, mine,    name, rest) {
 		if (!(name in type) || name in done)
 			continue
 		done[name] = 1
-		if (type_group[name] != mine && type_comment[name] != "")
+		# What is said of a function, too, is on its page.
+		if (type_group[name] != mine && type_comment[name] != "" && !(type_group[name] in members))
 			types = types as_comment(type_comment[name]) "\n"
 		types = types type[name] "\n\n"
 		types_of(type[name], mine)
@@ -489,8 +503,10 @@ END {
 		for (i = 1; i <= n_calls; i++)
 			print calls[i]
 	else if (what == "threads")
-		for (i = 1; i <= n_calls; i++)
-			print calls[i] "\t" threads_of(calls[i])
+		for (i = 1; i <= n_calls; i++) {
+			if (!(calls[i] in inlined))
+				print calls[i] "\t" threads_of(calls[i])
+		}
 	else if (what == "about")
 		about()
 	else

@@ -485,7 +485,8 @@ struct vb_txn_row {
 int vb_txn_scan(struct vb_coordinator *me, struct vb_table *table, const struct vb_txn_range *range,
 		struct vb_txn_row *rows, unsigned room, unsigned *n);
 
-/* All keys that differ from this one in their lowest `bits` at most. */
+/* The interval for vb_txn_scan of all keys that differ from this one in their lowest `bits` at most.
+ * Threads: any. */
 static inline struct vb_txn_range vb_txn_prefix(uint64_t key, unsigned bits)
 {
 	uint64_t low = bits < 64 ? ((uint64_t)1 << bits) - 1 : UINT64_MAX;

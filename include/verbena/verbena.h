@@ -213,16 +213,22 @@ typedef uint64_t vb_addr;
 #define VB_ADDR_OFFSET_BITS 48
 #define VB_NODES_MAX        65535u
 
+/* The address of an offset in a node's segment.
+ * Threads: any. */
 static inline vb_addr vb_addr_make(uint16_t node, uint64_t offset)
 {
 	return (uint64_t)node << VB_ADDR_OFFSET_BITS | offset;
 }
 
+/* The node of an address.
+ * Threads: any. */
 static inline uint16_t vb_addr_node(vb_addr a)
 {
 	return (uint16_t)(a >> VB_ADDR_OFFSET_BITS);
 }
 
+/* The offset of an address in its node's segment.
+ * Threads: any. */
 static inline uint64_t vb_addr_offset(vb_addr a)
 {
 	return a & ((1ull << VB_ADDR_OFFSET_BITS) - 1);
@@ -238,16 +244,22 @@ typedef uint64_t vb_peer;
 #define VB_PEER_NONE        0ull
 #define VB_PEER_CLIENT_BITS 24
 
+/* The name of an endpoint, of its node and its client number, which has VB_PEER_CLIENT_BITS.
+ * Threads: any. */
 static inline vb_peer vb_peer_make(uint16_t node, uint32_t client)
 {
 	return ((uint64_t)node + 1) << VB_PEER_CLIENT_BITS | client;
 }
 
+/* The node of a name, where an endpoint was opened; of VB_PEER_NONE one that there is not.
+ * Threads: any. */
 static inline uint16_t vb_peer_node(vb_peer p)
 {
 	return (uint16_t)((p >> VB_PEER_CLIENT_BITS) - 1);
 }
 
+/* The client number of a name.
+ * Threads: any. */
 static inline uint32_t vb_peer_client(vb_peer p)
 {
 	return (uint32_t)(p & ((1u << VB_PEER_CLIENT_BITS) - 1));

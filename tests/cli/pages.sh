@@ -17,7 +17,12 @@ sed -n 's/^\t\(vb_[a-z0-9_]*\);$/\1/p' "$top/src/verbena.map" | sort >"$work/exp
 for page in "$pages"/*.3; do
 	basename "$page" .3
 done | sort >"$work/paged"
-is "every exported function has a page" diff "$work/exported" "$work/paged"
+# Those that are inline in a header are public, and in no library.
+{
+	cat "$work/exported"
+	sed -n 's/^static inline .*\(vb_[a-z0-9_]*\)(.*/\1/p' "$top"/include/verbena/*.h
+} | sort >"$work/public"
+is "every public function has a page" diff "$work/public" "$work/paged"
 sed -n 's/^ \(vb_[a-z0-9_]*\)@.*/\1/p' "$top/debian/libverbena0.symbols" | sort >"$work/packaged"
 is "debian/libverbena0.symbols has every exported function" diff "$work/exported" "$work/packaged"
 
@@ -65,7 +70,7 @@ while read -r call; do
 	grep -qE "^$call.* - [a-z\"].{9,}" "$work/page" || unnamed+="$call has no line that says what it is"$'\n'
 	grep -qF "#include <verbena/" "$work/page" || unnamed+="$call does not say which header it is in"$'\n'
 	[ "$(sed -n '/^.SH DESCRIPTION/,$p' "$work/page" | wc -w)" -ge 20 ] || unnamed+="$call has no description"$'\n'
-done <"$work/exported"
+done <"$work/public"
 is "each says what it is" sh -c "printf %s \"\$1\"; test -z \"\$1\"" sh "$unnamed"
 
 # Which threads may call it: what the header says of the function, in full.
@@ -105,7 +110,7 @@ text "$pages/libverbena.7" >"$work/page"
 about=''
 while read -r call; do
 	grep -q "^$call(3)" "$work/page" || about+="$call"$'\n'
-done <"$work/exported"
+done <"$work/public"
 is "libverbena(7) has every function" sh -c "printf %s \"\$1\"; test -z \"\$1\"" sh "$about"
 is "libverbena(7) has what stands at the top of the headers" \
 	sh -c 'grep -q "Background work" "$1" && grep -q "What is known after a call" "$1"' sh "$work/page"
