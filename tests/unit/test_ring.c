@@ -176,6 +176,23 @@ static void many(void)
 	expect_nothing();
 }
 
+static void in_order(void)
+{
+	struct vb_completion done[2];
+	uint64_t id[3];
+
+	hold(5);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(start(i, 5, VB_FOREVER_NS, &id[i]), VB_STARTED);
+	for (unsigned i = 3; i-- > 0;)
+		while (vb_ring_cancel(w.ring, id[i]) != -ENOENT)
+			vb_poll();
+	assert_true(vb_ring_reap(w.ring, done, 2) == 2 && done[0].tag == &w.client[2] &&
+		    done[1].tag == &w.client[1]);
+	expect(0, -ECANCELED);
+	let_go();
+}
+
 static void cancelled(void)
 {
 	uint64_t id[2];
@@ -215,6 +232,7 @@ static void armed(void)
 	struct pollfd fd = {.fd = vb_ring_fd(w.ring), .events = POLLIN};
 	struct vb_completion done;
 
+	in_order();
 	assert_int_equal(vb_ring_arm(w.ring), 0);
 	for (unsigned n = 0; n < 50; n++) {
 		hold(5);
