@@ -14,6 +14,8 @@
  *		int err = co_await ring.release(held);
  *	}
  *
+ *	verbena::ring ring;
+ *	int err = ring.open();                                  // before anything is started on it
  *	for (vb_lock_client *client : clients)
  *		serve(ring, client);
  *	ring.run();                                             // until all have ended
