@@ -167,17 +167,20 @@ int vb_header_read(struct vb_fabric *f, vb_addr header, uint64_t magic, uint64_t
 
 	if (err != 0)
 		return err;
-	while ((err = vb_read64(ep, header, &word)) == 0 && word != magic) {
-		if (vb_clock_gettime_ns() > until)
+	for (;;) {
+		err = vb_read64(ep, header, &word);
+		/* The magic was written last. */
+		if (err == 0 && word == magic)
+			err = vb_read64(ep, header + sizeof(uint64_t), layout);
+		else if (err == 0)
 			err = -ETIMEDOUT;
-		else
-			err = vb_ep_sleep(ep, AFAR_LOOK_NS);
+		/* A READ that comes too late to a node that is busy is told as lost. */
+		if ((err != -ETIMEDOUT && err != -VB_EUNKNOWN) || vb_clock_gettime_ns() > until)
+			break;
+		err = vb_ep_sleep(ep, AFAR_LOOK_NS);
 		if (err != 0)
 			break;
 	}
-	/* The magic was written last. */
-	if (err == 0)
-		err = vb_read64(ep, header + sizeof(uint64_t), layout);
 	vb_ep_close(ep);
 	return err;
 }

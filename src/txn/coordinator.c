@@ -9,6 +9,7 @@
 
 #define RNG_STREAM   0x7c00000000000000ull
 #define COMMON_TRIES 8u
+#define FAR_TRIES    16u
 
 static vb_addr owner_word(const struct vb_db *db, uint32_t place)
 {
@@ -277,12 +278,19 @@ static int open_at(struct vb_db *db, uint16_t node, uint16_t at, bool far,
 	return 0;
 }
 
+/* A verb that comes too late to a home that is busy does not happen, and all that is known of it is that its answer
+ * is lost.  The number has been given back then, and the next try begins from nothing. */
 int vb_coordinator_open_far(struct vb_db *db, uint16_t node, uint16_t at,
 			    struct vb_coordinator **out)
 {
 	int err = vb_far_check(db);
 
-	return err == 0 ? open_at(db, node, at, true, out) : err;
+	if (err != 0)
+		return err;
+	err = -VB_EUNKNOWN;
+	for (unsigned i = 0; i < FAR_TRIES && err == -VB_EUNKNOWN; i++)
+		err = open_at(db, node, at, true, out);
+	return err;
 }
 
 int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator **out)
