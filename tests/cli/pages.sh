@@ -112,6 +112,11 @@ while read -r call; do
 	grep -q "^$call(3)" "$work/page" || about+="$call"$'\n'
 done <"$work/public"
 is "libverbena(7) has every function" sh -c "printf %s \"\$1\"; test -z \"\$1\"" sh "$about"
+unnamed=''
+for example in "$top"/examples/*.c "$top"/examples/*.cpp; do
+	grep -qE "(^|[^a-z_])${example##*/}" "$work/page" || unnamed+="${example##*/}"$'\n'
+done
+is "libverbena(7) names every example" sh -c "printf %s \"\$1\"; test -z \"\$1\"" sh "$unnamed"
 is "libverbena(7) has what stands at the top of the headers" \
 	sh -c 'grep -q "Background work" "$1" && grep -q "What is known after a call" "$1"' sh "$work/page"
 
