@@ -648,3 +648,33 @@ int vb_ring_close(struct vb_ring *r)
 	ring_free(r);
 	return 0;
 }
+
+/* ---- for tasks, in virtual time ---- */
+
+int vb_ring_next(struct vb_ring *r, uint64_t until_ns, struct vb_completion *out)
+{
+	int err = 0;
+
+	vb_assert(r->host == NULL && r->sched->face.is_virtual);
+	while (is_empty(r)) {
+		if (err != 0)
+			return err;
+		r->waiter = vb_task_self();
+		err = vb_task_suspend(until_ns);
+		r->waiter = NULL;
+	}
+	*out = r->done[r->tail++ & r->mask];
+	r->open--;
+	return 0;
+}
+
+uint32_t vb_ring_bury(struct vb_ring *r)
+{
+	uint32_t open = r->open;
+
+	vb_assert(r->host == NULL && r->sched->face.is_virtual);
+	for (; r->under_way > 0; r->under_way--)
+		vb_sched_call_end(r->sched);
+	ring_free(r);
+	return open;
+}

@@ -37,4 +37,11 @@ int vb_ring_take(struct vb_ring *r, void *tag, struct vb_ring_op **out);
  * VB_STARTED, and whose call it is (`caller`) is looked at on the host. */
 int vb_ring_go(struct vb_ring_op *op, uint64_t *id);
 
+/* ---- for tasks, in virtual time, where no keeper is ever beside them ---- */
+
+/* Waits until a call has ended, and takes its completion.  0, -ETIMEDOUT, -ECANCELED. */
+int vb_ring_next(struct vb_ring *r, uint64_t until_ns, struct vb_completion *out);
+/* Closes it, also where calls have died with their tasks.  How many had not ended, or nobody had taken. */
+uint32_t vb_ring_bury(struct vb_ring *r);
+
 #endif

@@ -163,6 +163,55 @@ static void test_planted_bugs_are_found(void **state)
 	}
 }
 
+static unsigned keeps_leases(const struct vb_explore_draw *d)
+{
+	return d->p_keep > 0 ? d->keep_leases : 0;
+}
+
+/* Where nothing is wrong what is kept is never lost, for however many leases. */
+static void test_holds_are_kept(void **state)
+{
+	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++) {
+		uint64_t kept = 0, renewed = 0;
+
+		for (uint64_t seed = 1; seed <= 4 * CLEAN_SEEDS && (*l)->renew != NULL; seed++) {
+			struct vb_explore_result r;
+			struct vb_explore_draw d;
+
+			vb_explore_draw(*l, seed, &d);
+			if (keeps_leases(&d) == 0 || !d.orderly)
+				continue;
+			r = explore_drawn(&d);
+			assert_int_equal(r.audit.violations, 0);
+			assert_true(r.kept_lost == 0 || (*l)->caps & VB_LOCK_READ_LEASE);
+			kept += r.kept;
+			renewed += r.kept_on;
+		}
+		assert_true((*l)->renew == NULL || (kept >= 10 && renewed >= 2 * kept));
+	}
+}
+
+/* Who cannot renew is asked to keep, and refuses; his seeds are what they would be without. */
+static void test_keeps_are_refused(void **state)
+{
+	unsigned asked = 0;
+
+	for (uint64_t seed = 1; asked < 3; seed++) {
+		struct vb_explore_draw d;
+		uint64_t hash;
+
+		vb_explore_draw(vb_lock_find("dslr"), seed, &d);
+		assert_in_range(seed, 1, 60);
+		assert_int_equal(d.keep_leases, 0);
+		if (d.p_keep == 0)
+			continue;
+		hash = explore_drawn(&d).trace_hash;
+		d.p_keep = 0;
+		assert_true(explore_drawn(&d).trace_hash == hash);
+		asked++;
+	}
+}
+
 /* Some seeds have a second space, of the same protocol or of another that stands as much; and that is
  * where the bugs are found which only a second space shows. */
 static void test_spaces_beside(void **state)
@@ -611,6 +660,8 @@ int main(void)
 		cmocka_unit_test(test_faults_strike),
 		cmocka_unit_test(test_draws_respect_promises),
 		cmocka_unit_test(test_planted_bugs_are_found),
+		cmocka_unit_test(test_holds_are_kept),
+		cmocka_unit_test(test_keeps_are_refused),
 		cmocka_unit_test(test_spaces_beside),
 		cmocka_unit_test(test_replay),
 		cmocka_unit_test(test_stop),

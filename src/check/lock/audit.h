@@ -13,6 +13,10 @@
  *   overdue           a call came back long after its deadline, or after its task was cancelled
  *   adrift            a call came back while a verb of its was under way that may change the lock
  *   stuck             somebody waits for ever although nothing is wrong any more
+ *   guarded-write     a store that remembers tokens refused a holder that had just looked, or took a
+ *                     write over another's
+ *   told-late         a hold that is kept was lost, and its holder told later than is promised
+ *   kept-on           a grant was renewed that nobody keeps (any more), nor renews
  *   wrong-error       a call returned what it may not
  *
  * All its state is flat and lies in memory that forked processes share, so one auditor watches many
@@ -38,6 +42,9 @@ enum vb_audit_rule {
 	VB_AUDIT_OVERDUE,
 	VB_AUDIT_ADRIFT,
 	VB_AUDIT_STUCK,
+	VB_AUDIT_GUARDED_WRITE,
+	VB_AUDIT_TOLD_LATE,
+	VB_AUDIT_KEPT_ON,
 	VB_AUDIT_WRONG_ERROR,
 	VB_AUDIT_RULES
 };

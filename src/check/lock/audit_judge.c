@@ -18,6 +18,9 @@ const char *const vb_audit_rule_names[VB_AUDIT_RULES] = {
 	[VB_AUDIT_OVERDUE] = "overdue",
 	[VB_AUDIT_ADRIFT] = "adrift",
 	[VB_AUDIT_STUCK] = "stuck",
+	[VB_AUDIT_GUARDED_WRITE] = "guarded-write",
+	[VB_AUDIT_TOLD_LATE] = "told-late",
+	[VB_AUDIT_KEPT_ON] = "kept-on",
 	[VB_AUDIT_WRONG_ERROR] = "wrong-error",
 };
 

@@ -144,9 +144,10 @@ static void name_groups(struct vb_lock_campaign *c)
 		l++;
 	if (*l == NULL)
 		return;
-	snprintf(c->groups, sizeof(c->groups), "%s%s%s%s%s", ops->name, proxy ? " proxy" : "",
+	snprintf(c->groups, sizeof(c->groups), "%s%s%s%s%s%s", ops->name, proxy ? " proxy" : "",
 		 proxy && ops->caps & VB_LOCK_SHARED ? " modes" : "",
-		 proxy && !survives ? " ghost" : "", survives ? " lease" : "");
+		 proxy && !survives ? " ghost" : "", survives ? " lease" : "",
+		 survives && ops->renew != NULL ? " renew" : "");
 }
 
 void vb_lock_campaign_init(struct vb_lock_campaign *c, const struct vb_lock_ops *ops)

@@ -214,6 +214,7 @@ static void on_death(struct vb_ep *ep, void *arg)
 	if (s->life != NULL && !s->started)
 		vb_task_kill(s->life);
 	x->dead[x->n_dead++] = s->client;
+	explore_lose_keep(s);
 	s->client = NULL;
 	s->asks = false;
 	if (x->n_dead + x->d->clients > DEATHS_MAX) {
@@ -338,6 +339,7 @@ static int open_space(struct explore *x, const char *name)
 	x->space->watch = vb_audit_watch(x->audit);
 	if (x->history != NULL)
 		x->space->watch = vb_lock_history_watch(x->history, x->space->watch);
+	explore_watch_keeps(x);
 	err = explore_open_files(x);
 	return err ? err : explore_start_servers(x);
 }
@@ -384,6 +386,7 @@ static void close_space(struct explore *x)
 {
 	if (x->space != NULL)
 		vb_lock_space_bury(x->space);
+	explore_bury_keeps(x);
 	for (unsigned i = 0; i < x->d->clients; i++)
 		bury(x->slots[i].client);
 	for (unsigned i = 0; i < x->n_dead; i++)

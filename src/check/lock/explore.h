@@ -98,6 +98,11 @@ struct vb_explore_draw {
 	bool keeps_age;     /* of a transaction that was turned down */
 	double p_convert, p_end; /* ... at the end of some locks, release them at once */
 	double p_path;           /* asks for a lock and intention locks on those above it */
+	/* Keeps what it holds, for up to so many leases; writes arrive up to so much later.  0 leases: it is
+	 * refused. */
+	double p_keep;
+	unsigned keep_leases;
+	uint64_t keep_late_ns;
 	struct vb_sim_faults faults;
 	/* The protocol of another space on the same nodes, whose clients meet the same faults; NULL:
 	 * there is none. */
@@ -116,6 +121,8 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to);
 struct vb_explore_result {
 	struct vb_audit_counts audit;
 	uint64_t deaths, servers_gone, cancels, closes, timeouts, unknown, cycles;
+	/* Holds that were kept, renewed for that, and lost. */
+	uint64_t kept, kept_on, kept_lost;
 	uint64_t verbs, virtual_ns, trace_hash;
 	/* Beyond what can be survived: calls that were told of a server which is gone for good; verbs that
 	 * changed something later than the fabric says; rules broken that were not judged for it. */

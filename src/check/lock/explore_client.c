@@ -9,29 +9,6 @@
 #define CONVERSIONS_MAX 3
 #define RENEWALS_MAX    3
 
-/* The first such answer ends the seed.  Without memory it is nobody's fault. */
-static void answer_is_wrong(struct slot *s, int err, uint64_t lock, const char *text)
-{
-	struct explore *x = s->x;
-
-	if (x->err == 0) {
-		x->err = err;
-		x->wrong = err != -ENOMEM;
-		if (x->wrong)
-			vb_audit_violation(x->audit, VB_AUDIT_WRONG_ERROR, s->index, lock, text);
-	}
-	x->all_safe = true;
-}
-
-void explore_go_wrong(struct slot *s, const char *call, int err)
-{
-	char text[160];
-
-	snprintf(text, sizeof(text), "%s returned %d (%s), which it may not", call, err,
-		 vb_strerror(err));
-	answer_is_wrong(s, err, s->asks_lock, text);
-}
-
 /* The outcome is unknown.  Where nobody mends it that may be the end of the lock. */
 static void forsake(struct slot *s, uint64_t lock)
 {
@@ -224,7 +201,7 @@ static void judge_valid(struct slot *s, struct vb_lock_client *me, const struct 
 		 "vb_lock_valid said at %.3f us that %s, %s until %.3f us, was %svalid",
 		 (double)vb_lock_now(me) / 1e3, what, vb_lock_mode_name(g->mode),
 		 (double)g->valid_until_ns / 1e3, valid ? "not " : "");
-	answer_is_wrong(s, -EPROTO, g->lock, text);
+	explore_answer_is_wrong(s, -EPROTO, g->lock, text);
 }
 
 /* A conversion that was not granted may have renewed the lease, and one to less, whose outcome is unknown,
@@ -251,7 +228,8 @@ static void judge_old_grant(struct slot *s, struct vb_lock_client *me)
 	err = vb_lock_release(me, &old);
 	vb_log_unmute();
 	if (err != -EINVAL)
-		answer_is_wrong(s, err, old.lock, "a copy of an earlier grant was released");
+		explore_answer_is_wrong(s, err, old.lock,
+					"a copy of an earlier grant was released");
 }
 
 static void give_back(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
@@ -340,10 +318,11 @@ static int renew_once(struct slot *s, struct vb_lock_client *me, struct vb_grant
 	judge_renewal(s, err, timeout != VB_FOREVER_NS || vb_lock_now(me) >= before_ns);
 	judge_valid(s, me, g, is_in_time(me, g), "a grant after its renewal");
 	if (err == 0 && !was_valid)
-		answer_is_wrong(s, -EPROTO, g->lock, "vb_lock_renew revived a lease that was over");
+		explore_answer_is_wrong(s, -EPROTO, g->lock,
+					"vb_lock_renew revived a lease that was over");
 	if (err == -VB_ELOST && vb_lock_valid(me, g))
-		answer_is_wrong(s, -EPROTO, g->lock,
-				"vb_lock_renew said that a grant is lost which is valid");
+		explore_answer_is_wrong(s, -EPROTO, g->lock,
+					"vb_lock_renew said that a grant is lost which is valid");
 	return err;
 }
 
@@ -487,8 +466,8 @@ static void ask_who_holds(struct slot *s, struct vb_lock_client *me, const struc
 	if (err != 0 || !vb_lock_valid(me, g))
 		return;
 	if (!explore_tells_of(&h, g, me))
-		answer_is_wrong(s, -EPROTO, g->lock,
-				"vb_lock_holder does not tell of who holds the lock");
+		explore_answer_is_wrong(s, -EPROTO, g->lock,
+					"vb_lock_holder does not tell of who holds the lock");
 }
 
 /* Locks with a policy against deadlocks, and conversions: what only some protocols have. */
@@ -508,6 +487,7 @@ static void attempt_more(struct slot *s, struct vb_lock_client *me, uint64_t loc
 		hold(s, me);
 		hold_to_the_end(s, me, &g[0]);
 		renew_somehow(s, me, &g[0]);
+		explore_keep_somehow(s, me, &g[0]);
 		convert_somehow(s, me, &g[0]);
 		s->holds_one = true;
 		if (two)
@@ -552,7 +532,7 @@ static void path_is_wrong(struct slot *s, const struct path *p, unsigned i, int 
 		 "vb_lock_acquire_path of %u locks from %" PRIu64
 		 " on, %s, returned %d, and lock %" PRIu64 " %s",
 		 p->n, p->lock[0], vb_lock_mode_name(p->mode), err, p->lock[i], why);
-	answer_is_wrong(s, -EPROTO, p->lock[i], text);
+	explore_answer_is_wrong(s, -EPROTO, p->lock[i], text);
 }
 
 /* Whether nothing need be held below a lock in `held`. */
@@ -748,6 +728,7 @@ void explore_attempt(struct slot *s, struct vb_lock_client *me)
 	hold(s, me);
 	hold_to_the_end(s, me, &first);
 	renew_somehow(s, me, &first);
+	explore_keep_somehow(s, me, &first);
 	hold_on(s, me, &first);
 	upgrade_somehow(s, me, &first);
 	if (two && ask_somehow(s, me, lock + 1, &second) == 0) {

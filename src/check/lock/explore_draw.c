@@ -565,6 +565,7 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	if (!d->orderly)
 		d->safety_ns += 60 * d->lease_ns;
 	d->safety_ns += SERVER_ENDS_MAX * (d->serve_max_ns + d->away_max_ns);
+	d->safety_ns += 64ull * d->keep_leases * d->lease_ns;
 	d->safety_ns += (d->leases - 1) * d->attempts * d->lease_ns;
 	d->liveness_ns = 100 * MS + d->clients * d->cycles * 2 * MS;
 	if (ops->caps & VB_LOCK_SURVIVES)
@@ -631,7 +632,7 @@ void explore_draw_beside(const struct vb_explore_draw *first, struct vb_explore_
 	d->options[0] = '\0';
 	d->all_modes = d->any_order = d->keeps_age = d->recounts = false;
 	d->p_convert = d->p_end = d->p_path = d->p_update = d->p_upgrade = d->p_renew = 0;
-	d->p_holder = 0;
+	d->p_holder = d->p_keep = d->keep_leases = 0;
 	d->prompt_ns = d->alone_ns = d->patience_ns = d->ask_for_ns = 0;
 	draw_small_options(ops, &r, d);
 	draw_patience(ops, d);
@@ -682,6 +683,7 @@ static void draw(const struct vb_lock_ops *ops, uint64_t seed, bool beyond,
 	draw_edges(d);
 	draw_renewals(ops, d);
 	draw_holder(ops, d);
+	explore_draw_keeps(ops, d);
 	draw_rounds(ops, d);
 	explore_draw_too_late(ops, d);
 	draw_patience(ops, d);
@@ -726,6 +728,7 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "long holds", d->p_long, 0);
 	vb_draw_tell_chance(to, "holds to the end of the lease", d->p_edge, 0);
 	vb_draw_tell_chance(to, "renew", d->p_renew, 0);
+	explore_tell_keeps(to, d);
 	vb_draw_tell_chance(to, "ask who holds", d->p_holder, 0);
 	if (d->near_wrap > 0)
 		fprintf(to, ", counters up to %u steps before they come round", d->near_wrap);

@@ -5,6 +5,7 @@
 #define VB_CHECK_LOCK_EXPLORE_INNER_H
 
 #include "check/lock/explore.h"
+#include "check/planted/planted.h"
 
 /* Per seed; then nobody dies any more. */
 #define DEATHS_MAX 48
@@ -28,6 +29,26 @@
 
 enum life_end { LIFE_RUNS, LIFE_DIED, LIFE_CANCELLED, LIFE_CLOSED, LIFE_DONE };
 
+/* A hold that is kept (explore_keep.c), and its client's last lease. */
+struct kept {
+	struct vb_ring *ring; /* NULL: nothing is under way on it */
+	bool on;              /* it is kept, until it tells of its end */
+	bool stopped;         /* it was cancelled */
+	bool wanted;          /* the renewal that is under way */
+	int result;
+	unsigned renewals;
+	uint64_t told_ns, until_ns; /* when it was told of its lease, and how long that lasts */
+	uint64_t ended_ns;          /* when it was told of the end, or stopped */
+	uint64_t saw; /* writes, when it came to the store, or after its own last one */
+	struct vb_planted_kept planted;
+};
+
+/* What a lock guards: it remembers the largest token that it has seen. */
+struct explore_store {
+	uint64_t token, writes;
+	unsigned writer; /* the last */
+};
+
 struct slot {
 	struct explore *x;
 	unsigned index;
@@ -43,6 +64,7 @@ struct slot {
 	uint64_t releases_since_ns;
 	uint64_t releases_from; /* how often anybody had asked by then */
 	bool releases_shared;
+	struct kept kept;
 	struct vb_grant old;   /* a copy of the last one that was released; claim NULL: none */
 	uint64_t releases;     /* the lock that it is giving back, alone as yet; + 1 */
 	uint64_t cancelled_ns; /* when the present life was; 0: it was not */
@@ -88,6 +110,12 @@ struct explore {
 	bool begins, over;
 	struct vb_lock_client *dead[DEATHS_MAX];
 	unsigned n_dead;
+	struct vb_ring *rings[DEATHS_MAX]; /* of the dead */
+	unsigned n_rings;
+	struct vb_lock_watch watch;          /* ... of holds that are kept, before ... */
+	const struct vb_lock_watch *watched; /* ... whoever watches else */
+	struct explore_store store[VB_EXPLORE_LOCKS_MAX];
+	struct vb_rng keep_rng[VB_EXPLORE_CLIENTS_MAX];
 	unsigned n_safe;
 	uint64_t asked;           /* how often anybody has */
 	bool all_safe;            /* every slot has done its attempts, or gone wrong */
@@ -165,6 +193,8 @@ void explore_crash(struct explore *x, unsigned node);
 void explore_wrap(struct explore *x);
 /* A call returned what it may not: that is found, and ends the seed. */
 void explore_go_wrong(struct slot *s, const char *call, int err);
+/* It did what its answer does not say: that ends the seed, too. */
+void explore_answer_is_wrong(struct slot *s, int err, uint64_t lock, const char *text);
 /* Judges whether a call has come back soon after its time was over, or its task was cancelled; of a
  * try, which may wait for nobody, soon after it began (explore_times.c). */
 void explore_judge_call_time(struct slot *s, const char *call, uint64_t begun_ns,
@@ -184,6 +214,19 @@ void explore_meet_releases(struct explore *x, uint64_t lock);
 void explore_attempt(struct slot *s, struct vb_lock_client *me);
 /* One cycle of the liveness phase: true when it came to a grant and its release. */
 bool explore_cycle(struct slot *s, struct vb_lock_client *me);
+
+/* ---- explore_keep.c ---- */
+
+void explore_draw_keeps(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
+void explore_tell_keeps(FILE *to, const struct vb_explore_draw *d);
+/* From now on it is known who renews. */
+void explore_watch_keeps(struct explore *x);
+/* What is held is kept for some leases, in some seeds, and what the lock guards written meanwhile. */
+void explore_keep_somehow(struct slot *s, struct vb_lock_client *me, struct vb_grant *g);
+/* Its client has died. */
+void explore_lose_keep(struct slot *s);
+/* Behind the last task. */
+void explore_bury_keeps(struct explore *x);
 
 /* ---- explore_holder.c ---- */
 

@@ -9,6 +9,7 @@ struct lease_claim {
 	uint64_t seen;     /* somebody's, unchanged ... */
 	uint64_t since_ns; /* ... from this local time on at the latest */
 	uint64_t token;
+	uint64_t next; /* a renewal's that may have been done; 0: none */
 };
 
 static bool has_bug(const struct vb_lock_client *me, enum planted_bug bug)
@@ -132,6 +133,27 @@ static int lease_release(struct vb_lock_client *me, struct vb_claim *c)
 	return has_bug(me, PLANTED_IN_TIME) ? release_in_time(me, c) : release_ours(me, c);
 }
 
+/* After an answer that was lost either word may be there. */
+static int renew_ours(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
+{
+	struct lease_claim *p = vb_claim_as(struct lease_claim, c);
+	uint64_t posted = vb_ep_now(me->ep), word = own_word(me), expect = p->word, seen;
+	int err = vb_cas64(me->ep, c->entry, expect, word, &seen);
+
+	if (err == 0 && seen != expect && p->next != 0 && seen == p->next) {
+		expect = p->next;
+		err = vb_cas64(me->ep, c->entry, expect, word, &seen);
+	}
+	p->next = word;
+	if (err)
+		return err;
+	if (seen != expect)
+		return -VB_ELOST;
+	p->word = word;
+	c->valid_until_ns = posted + me->space->lease_ns;
+	return 0;
+}
+
 static int lease_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct lease_claim *p = vb_claim_as(struct lease_claim, c);
@@ -163,6 +185,24 @@ static int lease_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 		.bug = bug_,                                                                       \
 	}
 
+#define KEPT_LOCK(keep_, name_, rule_, summary_)                                                   \
+	{                                                                                          \
+		.ops = {.name = "planted:" name_,                                                  \
+			.summary = summary_,                                                       \
+			.source = "planted bug",                                                   \
+			.planted = rule_,                                                          \
+			.caps = VB_LOCK_EXCLUSIVE | VB_LOCK_SURVIVES | VB_LOCK_TOKEN,              \
+			.entry_bytes = 16,                                                         \
+			.recovery_leases = 2,                                                      \
+			.verbs_uncontended = "2 CAS + 1 FAA",                                      \
+			.verbs_contended = "1 CAS per attempt + 1 CAS + 1 FAA",                    \
+			.acquire = lease_acquire,                                                  \
+			.try_acquire = lease_try_once,                                             \
+			.release = lease_release,                                                  \
+			.renew = renew_ours},                                                      \
+		.bug = PLANTED_KEEPER, .keep = keep_,                                              \
+	}
+
 const struct planted_lease vb_planted_double_grant =
 	LEASE_LOCK(PLANTED_CHECK_THEN_ACT, "double-grant", "mode-conflict",
 		   "looks whether the lock is free, then writes itself into it");
@@ -186,3 +226,23 @@ const struct planted_lease vb_planted_late_renewal = LEASE_LOCK(
 const struct planted_lease vb_planted_never_too_late =
 	LEASE_LOCK(PLANTED_IN_TIME, "never-too-late", "wrong-error",
 		   "takes a lock that is lost for broken where its release was posted in time");
+const struct planted_lease vb_planted_keep_hopes =
+	KEPT_LOCK(vb_planted_keeps_hoping, "keep-hopes", "told-late",
+		  "a hold that cannot be renewed is tried on, and told a lease after its end");
+const struct planted_lease vb_planted_keep_goes_on =
+	KEPT_LOCK(vb_planted_keeps_past_its_end, "keep-goes-on", "kept-on",
+		  "a hold is renewed once more when nobody keeps it any more");
+const struct planted_lease vb_planted_keep_by_itself =
+	KEPT_LOCK(vb_planted_keeps_alone, "keep-by-itself", "guarded-write",
+		  "takes a renewal that has no answer for done");
+
+vb_ring_fn vb_planted_keeper(const struct vb_lock_ops *ops)
+{
+	static const struct planted_lease *const all[] = {
+		&vb_planted_keep_hopes, &vb_planted_keep_goes_on, &vb_planted_keep_by_itself};
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(all); i++)
+		if (&all[i]->ops == ops)
+			return all[i]->keep;
+	return NULL;
+}

@@ -7,6 +7,8 @@
 #ifndef VB_CHECK_PLANTED_H
 #define VB_CHECK_PLANTED_H
 
+#include <verbena/async.h>
+
 #include "lock/lock.h"
 #include "txn/protocol.h"
 
@@ -32,17 +34,32 @@ enum planted_bug {
 	PLANTED_EARLY_TOKEN,       /* draws the token before it has the lock */
 	PLANTED_LEASE_FROM_NOTICE, /* counts the lease from when it learned of the grant */
 	PLANTED_BLIND_RENEWAL,     /* renews with a WRITE, whoever holds the lock by now */
+	PLANTED_KEEPER,            /* right, but who keeps it is not */
 	PLANTED_IN_TIME, /* knows no answer to a release that lands later than a verb may */
 };
 
 struct planted_lease {
 	struct vb_lock_ops ops;
 	enum planted_bug bug;
+	vb_ring_fn keep; /* instead of vb_lock_keep_start's; of a struct vb_planted_kept */
 };
+
+struct vb_planted_kept {
+	struct vb_lock_client *me;
+	struct vb_grant *grant;
+};
+
+/* Who keeps holds of such a lock.  NULL: the library. */
+vb_ring_fn vb_planted_keeper(const struct vb_lock_ops *ops);
+/* ... wrong in one way each: check/planted/keep.c. */
+int vb_planted_keeps_hoping(void *kept);
+int vb_planted_keeps_past_its_end(void *kept);
+int vb_planted_keeps_alone(void *kept);
 
 extern const struct planted_lease vb_planted_double_grant, vb_planted_foreign_release,
 	vb_planted_aba_recovery, vb_planted_stale_token, vb_planted_late_lease,
-	vb_planted_late_renewal, vb_planted_never_too_late;
+	vb_planted_late_renewal, vb_planted_never_too_late, vb_planted_keep_hopes,
+	vb_planted_keep_goes_on, vb_planted_keep_by_itself;
 extern const struct vb_lock_ops vb_planted_lost_wakeup, vb_planted_reader_starves_writer,
 	vb_planted_blind_clock, vb_planted_hasty_writer, vb_planted_readers_jump,
 	vb_planted_clean_slate, vb_planted_reset_clears_bar;
