@@ -490,7 +490,7 @@ static int renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t tim
 	err = ops->renew(me, c, until_ns < c->valid_until_ns ? until_ns : c->valid_until_ns);
 	now = vb_ep_now(me->ep);
 	if (err == 0 && now >= c->valid_until_ns) {
-		VB_SOMETIMES(20000, "renew: renewed, and over before its client knew");
+		VB_SOMETIMES(5000, "renew: renewed, and over before its client knew");
 		err = -VB_ELOST;
 	}
 	if (err == -VB_ELOST && now < c->valid_until_ns)

@@ -66,7 +66,9 @@ static int renew_by(const struct started *s, uint64_t last_ns, uint64_t pause_ns
 		if (err == 0 || err == -VB_ELOST || err == -ECANCELED || tries == KEEP_TRIES ||
 		    vb_ep_now(ep) + pause_ns >= last_ns)
 			return err;
-		VB_SOMETIMES(20000, "renew: a renewal of what is kept is tried again");
+		VB_SOMETIMES(1000,
+			     "rpc traditional traditional-ro: a renewal of what is kept is tried "
+			     "again");
 		err = vb_ep_sleep(ep, pause_ns);
 		if (err)
 			return err;

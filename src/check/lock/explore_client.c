@@ -302,6 +302,7 @@ static void judge_renewal(struct slot *s, int err, bool timed)
 static int renew_once(struct slot *s, struct vb_lock_client *me, struct vb_grant *g)
 {
 	const uint64_t before_ns = g->valid_until_ns;
+	const uint64_t begun_ns = vb_lock_now(me);
 	const bool was_valid = vb_lock_valid(me, g);
 	uint64_t timeout = VB_FOREVER_NS;
 	int err;
@@ -315,8 +316,12 @@ static int renew_once(struct slot *s, struct vb_lock_client *me, struct vb_grant
 	s->asks = false;
 	explore_judge_call_time(s, "vb_lock_renew", s->asks_since_ns, timeout);
 	explore_judge_adrift(s, me, "vb_lock_renew");
+	explore_judge_renewal_time(s, me, g, begun_ns > before_ns ? begun_ns : before_ns);
 	judge_renewal(s, err, timeout != VB_FOREVER_NS || vb_lock_now(me) >= before_ns);
 	judge_valid(s, me, g, is_in_time(me, g), "a grant after its renewal");
+	if (err == 0 && !vb_lock_valid(me, g))
+		explore_answer_is_wrong(s, -EPROTO, g->lock,
+					"vb_lock_renew renewed a lease that is over by now");
 	if (err == 0 && !was_valid)
 		explore_answer_is_wrong(s, -EPROTO, g->lock,
 					"vb_lock_renew revived a lease that was over");

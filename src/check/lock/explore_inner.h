@@ -31,7 +31,7 @@ enum life_end { LIFE_RUNS, LIFE_DIED, LIFE_CANCELLED, LIFE_CLOSED, LIFE_DONE };
 
 /* A hold that is kept (explore_keep.c), and its client's last lease. */
 struct kept {
-	struct vb_ring *ring; /* NULL: nothing is under way on it */
+	struct vb_ring *ring; /* of the last keep; NULL: none */
 	bool on;              /* it is kept, until it tells of its end */
 	bool stopped;         /* it was cancelled */
 	bool wanted;          /* the renewal that is under way */
@@ -223,6 +223,9 @@ void explore_tell_keeps(FILE *to, const struct vb_explore_draw *d);
 void explore_watch_keeps(struct explore *x);
 /* What is held is kept for some leases, in some seeds, and what the lock guards written meanwhile. */
 void explore_keep_somehow(struct slot *s, struct vb_lock_client *me, struct vb_grant *g);
+/* A renewal waits no longer than until then, its lease's end, by its client's clock; and for a verb. */
+void explore_judge_renewal_time(struct slot *s, struct vb_lock_client *me, const struct vb_grant *g,
+				uint64_t end_ns);
 /* Its client has died. */
 void explore_lose_keep(struct slot *s);
 /* Behind the last task. */

@@ -295,6 +295,36 @@ static void work(struct slot *s, struct vb_lock_client *me, const struct vb_gran
 	}
 }
 
+/* Whether a client of the seed may be late on its own. */
+static bool is_prompt(const struct vb_explore_draw *d)
+{
+	return d->faults.pause_told == 0 && d->faults.around == 0 &&
+	       (d->faults.pause == 0 || d->faults.pause_max_ns < d->bound_ns);
+}
+
+/* A verb that is under way at that time ends first; and one of clients that change the words themselves whose
+ * answer is lost, when it can land no more. */
+static bool is_late(const struct slot *s, uint64_t at_ns, uint64_t due_ns)
+{
+	const struct vb_explore_draw *d = s->x->d;
+	const unsigned verbs = s->x->ops->caps & VB_LOCK_READ_LEASE ? 2 : 1;
+
+	return is_prompt(d) &&
+	       at_ns > due_ns + verbs * explore_true_bound_ns(d) + d->faults.pause_max_ns;
+}
+
+static void tell_late(struct slot *s, const struct vb_grant *g, const char *what, uint64_t at_ns,
+		      uint64_t due_ns)
+{
+	char text[256];
+
+	if (!is_late(s, at_ns, due_ns))
+		return;
+	snprintf(text, sizeof(text), "%s at %.3f us, and was due at %.3f us and a verb", what,
+		 (double)at_ns / 1e3, (double)due_ns / 1e3);
+	vb_audit_violation(s->x->audit, VB_AUDIT_TOLD_LATE, s->index, g->lock, text);
+}
+
 /* The completion of what was cancelled comes when the verb that is under way has ended. */
 static void stop(struct slot *s, struct vb_lock_client *me, const struct vb_grant *g, uint64_t id)
 {
@@ -308,35 +338,26 @@ static void stop(struct slot *s, struct vb_lock_client *me, const struct vb_gran
 	shielded = vb_task_shield(true);
 	(void)wait_for_end(s, me, g, VB_FOREVER);
 	vb_task_shield(shielded);
+	tell_late(s, g, "a keep that was cancelled ended", s->kept.ended_ns, now);
 	/* Whether it should have been told by now. */
 	s->kept.ended_ns = now;
 }
 
-/* Whether a client of the seed may be late on its own. */
-static bool is_prompt(const struct vb_explore_draw *d)
+/* It is told before the last quarter of what the lease had left. */
+static void judge_time(struct slot *s, const struct vb_grant *g)
 {
-	return d->faults.pause_told == 0 && d->faults.around == 0 &&
-	       (d->faults.pause == 0 || d->faults.pause_max_ns < d->bound_ns);
+	const struct kept *k = &s->kept;
+
+	tell_late(s, g,
+		  k->stopped ? "a keep that could not renew was cancelled untold"
+			     : "a keep that could not renew told it",
+		  k->ended_ns, k->until_ns - (k->until_ns - k->told_ns) / WARN);
 }
 
-/* It is told before the last quarter of what the lease had left, when a verb that is under way has ended. */
-static void judge_time(struct slot *s, struct vb_lock_client *me, const struct vb_grant *g)
+void explore_judge_renewal_time(struct slot *s, struct vb_lock_client *me, const struct vb_grant *g,
+				uint64_t end_ns)
 {
-	const struct vb_explore_draw *d = s->x->d;
-	const struct kept *k = &s->kept;
-	uint64_t due = k->until_ns - (k->until_ns - k->told_ns) / WARN + explore_true_bound_ns(d) +
-		       d->faults.pause_max_ns;
-	char text[192];
-
-	if (!is_prompt(d) || k->ended_ns <= due)
-		return;
-	snprintf(text, sizeof(text),
-		 "kept its grant until %.3f us, renewed last at %.3f us, and was told at %.3f us: "
-		 "%d "
-		 "(%s); due was %.3f us",
-		 (double)k->until_ns / 1e3, (double)k->told_ns / 1e3, (double)k->ended_ns / 1e3,
-		 k->result, vb_strerror(k->result), (double)due / 1e3);
-	vb_audit_violation(s->x->audit, VB_AUDIT_TOLD_LATE, s->index, g->lock, text);
+	tell_late(s, g, "vb_lock_renew came back", vb_lock_now(me), end_ns);
 }
 
 static void judge_end(struct slot *s, const struct vb_grant *g)
@@ -379,14 +400,15 @@ static int start_keep(struct slot *s, struct vb_lock_client *me, struct vb_grant
 			       : vb_lock_keep_start(s->kept.ring, me, g, s, id);
 }
 
-/* What it has to say it has said, once. */
-static void close_ring(struct slot *s, const struct vb_grant *g)
+/* Of the keep before, whose grant was released long ago: it has told its end, and nothing since. */
+static void close_ring(struct slot *s)
 {
 	struct vb_ring *ring = s->kept.ring;
 
 	s->kept.ring = NULL;
-	if (vb_ring_bury(ring) != 0)
-		explore_answer_is_wrong(s, -EPROTO, g->lock, "a keep has told its end twice");
+	if (ring != NULL && vb_ring_bury(ring) != 0)
+		explore_answer_is_wrong(s, -EPROTO, s->asks_lock,
+					"a keep has told its end twice, or after a release");
 }
 
 static void keep_for(struct slot *s, struct vb_lock_client *me, struct vb_grant *g, uint64_t ns)
@@ -394,8 +416,10 @@ static void keep_for(struct slot *s, struct vb_lock_client *me, struct vb_grant 
 	static const struct vb_ring_params params = {.depth = 2};
 	struct kept *k = &s->kept;
 	uint64_t id;
-	int err = vb_ring_open(&params, &k->ring);
+	int err;
 
+	close_ring(s);
+	err = vb_ring_open(&params, &k->ring);
 	if (err == 0) {
 		note_lease(k, me, g->claim);
 		k->on = true;
@@ -405,12 +429,11 @@ static void keep_for(struct slot *s, struct vb_lock_client *me, struct vb_grant 
 			s->x->result->kept++;
 			work(s, me, g, vb_sched_now(s->x->sched) + ns);
 			stop(s, me, g, id);
-			judge_time(s, me, g);
+			judge_time(s, g);
 			judge_end(s, g);
 		} else {
 			k->on = false;
 		}
-		close_ring(s, g);
 	}
 	if (err != VB_STARTED)
 		explore_go_wrong(s, "vb_lock_keep_start", err);
