@@ -36,8 +36,6 @@
 #define VB_LOG_ROOM "shiftlock"
 #include "lock/shiftlock/shiftlock.h"
 
-#include <limits.h>
-
 #include "base/log.h"
 #include "base/sometimes.h"
 
@@ -758,34 +756,6 @@ int shiftlock_release(struct vb_lock_client *me, struct vb_claim *c)
 	    is_gone(me->space, c->valid_until_ns, vb_ep_now(me->ep)))
 		return -VB_ELOST;
 	return c->mode == VB_EXCLUSIVE ? release_writer(me, c) : release_reader(me, c);
-}
-
-/* ---- how many may pass ---- */
-
-/*
- * Writers are FIFO among themselves.  After a row of N the epoch flips; the first of it was there
- * before any reader that waits for that, so that at most N - 1 writers pass it.
- * A writer lets each reader pass once per flip, and there is a flip for every N writers ahead of
- * it, one for the part that is left, and one that the first of them may cause.
- */
-static unsigned bypass_of_n(uint64_t n, unsigned clients, enum vb_mode mode)
-{
-	uint64_t bound = mode == VB_SHARED ? n - 1 : clients * (clients / n + 2);
-
-	return bound < UINT_MAX ? (unsigned)bound : UINT_MAX;
-}
-
-unsigned shiftlock_bypass_bound(unsigned clients, enum vb_mode mode)
-{
-	return bypass_of_n(SL_WRITERS_MAX, clients, mode);
-}
-
-unsigned shiftlock_bypass_bound_of(const struct vb_lock_space *space, unsigned clients,
-				   enum vb_mode mode)
-{
-	const struct sl_options *o = space->options;
-
-	return bypass_of_n(o->max_writers, clients, mode);
 }
 
 const struct vb_lock_ops vb_lock_shiftlock = {
