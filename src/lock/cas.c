@@ -124,6 +124,7 @@ const struct vb_lock_ops vb_lock_cas = {
 	.acquire = cas_acquire,
 	.try_acquire = cas_try,
 	.release = vb_owner_give_back,
+	.release_now = vb_owner_give_back,
 	.holder = vb_owner_holder,
 };
 
@@ -140,5 +141,6 @@ const struct vb_lock_ops vb_lock_cas_backoff = {
 	.acquire = cas_backoff_acquire,
 	.try_acquire = cas_try,
 	.release = vb_owner_give_back,
+	.release_now = vb_owner_give_back,
 	.holder = vb_owner_holder,
 };

@@ -3,6 +3,8 @@
 #define VB_LOG_ROOM "lock"
 #include "lock/claim.h"
 
+#include <inttypes.h>
+
 #include "base/log.h"
 #include "base/sometimes.h"
 
@@ -11,6 +13,14 @@ void vb_claim_none_left(const struct vb_lock_client *me)
 	vb_error("a client has %u locks held, awaited or being handed on; release some first, or "
 		 "open the lock space with more claims",
 		 me->space->claims);
+}
+
+int vb_claim_not_held(const char *what, const struct vb_grant *grant)
+{
+	return vb_fail(-EINVAL,
+		       "%s of lock %" PRIu64 " by a grant that this client does not hold: it was "
+		       "released before, or is another client's",
+		       what, grant->lock);
 }
 
 struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock)

@@ -95,6 +95,16 @@ static inline void vb_claim_let_land(struct vb_lock_client *me, int err)
 		vb_lock_let_land(me);
 }
 
+static inline int vb_claim_released(struct vb_lock_client *me, struct vb_claim *c, int err)
+{
+	/* Who hears that a server, or a link to it, is gone does not know when the lock will be free. */
+	err = vb_lock_unknown_if_refused(err);
+	vb_claim_let_land(me, err);
+	/* Whatever the release returned, this place in the queue is used up. */
+	c->queued = c->held = false;
+	return err;
+}
+
 /*
  * The protocol's release; the claim keeps its slot.  One that waits for messages must get through
  * although its task is cancelled; the others await nothing but verbs and their bound
@@ -113,12 +123,15 @@ static inline int vb_claim_release(struct vb_lock_client *me, struct vb_claim *c
 	} else {
 		err = ops->release(me, c);
 	}
-	/* Who hears that a server, or a link to it, is gone does not know when the lock will be free. */
-	err = vb_lock_unknown_if_refused(err);
-	vb_claim_let_land(me, err);
-	/* Whatever the release returned, this place in the queue is used up. */
-	c->queued = c->held = false;
-	return err;
+	return vb_claim_released(me, c, err);
+}
+
+/* The same of a client with `at_once`; -EINPROGRESS: it would have to wait, and is for vb_claim_release. */
+static inline int vb_claim_release_now(struct vb_lock_client *me, struct vb_claim *c)
+{
+	int err = me->space->ops->release_now(me, c);
+
+	return err == -EINPROGRESS ? err : vb_claim_released(me, c, err);
 }
 
 /* The first attempt, or the next one of a claim that stood in the queue as a proxy. */
@@ -144,6 +157,22 @@ int vb_claim_confirm(struct vb_lock_client *me, struct vb_claim *c);
 int vb_claim_take_token(struct vb_lock_client *me, struct vb_claim *c);
 
 /* ---- what the caller has of it ---- */
+
+/* The very hold that the grant was given for, and not a later one. */
+static inline bool vb_claim_is_hold(const struct vb_lock_client *me, const struct vb_claim *c,
+				    const struct vb_grant *grant)
+{
+	return c >= me->claims && c < me->claims + me->space->claims && c->state == CLAIM_HELD &&
+	       c->hold == grant->hold;
+}
+
+static inline bool vb_claim_is_held(const struct vb_lock_client *me, const struct vb_grant *grant)
+{
+	return vb_claim_is_hold(me, grant->claim, grant);
+}
+
+/* -EINVAL, said: `what` was called with it. */
+int vb_claim_not_held(const char *what, const struct vb_grant *grant);
 
 static inline void vb_claim_describe(struct vb_claim *c, struct vb_grant *out)
 {

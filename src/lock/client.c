@@ -138,6 +138,13 @@ static int begin(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, ui
 	return *out ? 0 : -EBUSY;
 }
 
+/* Granted, and there is nothing else to do, most of the time. */
+static inline bool is_all(struct vb_lock_client *me, const struct vb_claim *c, int err)
+{
+	return err == 0 && !vb_is_observed(me) && !me->space->token_offset &&
+	       vb_ep_now_coarse(me->ep) < c->valid_until_ns;
+}
+
 static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 			  uint32_t leases, uint64_t timeout_ns, struct vb_grant *out)
 {
@@ -159,9 +166,7 @@ static inline int acquire(struct vb_lock_client *me, uint64_t lock, enum vb_mode
 		return err;
 	}
 	err = vb_claim_attempt(me, c, until_ns);
-	/* Nothing else to do, most of the time. */
-	if (vb_likely(err == 0 && !vb_is_observed(me) && !me->space->token_offset &&
-		      vb_ep_now_coarse(me->ep) < c->valid_until_ns)) {
+	if (vb_likely(is_all(me, c, err))) {
 		vb_claim_give(me, c, out);
 		return 0;
 	}
@@ -264,17 +269,25 @@ static inline int try_acquire(struct vb_lock_client *me, uint64_t lock, enum vb_
 	if (vb_unlikely(err != 0))
 		return err;
 	/* A proxy of ours in the queue means that somebody else has the lock. */
-	c = vb_claim_find(me, lock);
-	if (c && c->state == CLAIM_PROXY)
+	c = vb_likely(me->n_used == 0) ? NULL : vb_claim_find(me, lock);
+	if (vb_unlikely(c != NULL) && c->state == CLAIM_PROXY)
 		return -EAGAIN;
 	vb_observe_begin(me, VB_ACT_ACQUIRE, lock, mode, NULL);
-	err = begin(me, lock, mode, 1, 0, &c);
-	if (err) {
+	if (vb_likely(c == NULL)) {
+		c = vb_claim_new(me, lock, mode, 1);
+		err = c != NULL ? 0 : -EBUSY;
+	} else
+		err = begin(me, lock, mode, 1, 0, &c);
+	if (vb_unlikely(err != 0)) {
 		vb_observe_end(me, VB_ACT_ACQUIRE, lock, NULL, err);
 		return err;
 	}
 	err = ops->try_acquire ? ops->try_acquire(me, c) : ops->acquire(me, c, 0);
 	vb_assert(!c->queued || err == 0);
+	if (vb_likely(is_all(me, c, err))) {
+		vb_claim_give(me, c, out);
+		return 0;
+	}
 	if (err == 0)
 		err = vb_claim_confirm(me, c);
 	if (err == -ETIMEDOUT || err == -ESTALE)
@@ -287,6 +300,12 @@ static int run_try(void *arg)
 	const struct vb_lock_visit *v = arg;
 
 	return vb_lock_try(v->me, v->lock, v->mode, v->grant);
+}
+
+int vb_lock_try_now(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
+		    struct vb_grant *out)
+{
+	return try_acquire(me, lock, mode, out);
 }
 
 static VB_NOINLINE int try_kept(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
@@ -316,27 +335,6 @@ int vb_lock_try(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode, str
 
 /* ---- is it still held ---- */
 
-/* The very hold that the grant was given for, and not a later one. */
-static inline bool is_hold(const struct vb_lock_client *me, const struct vb_claim *c,
-			   const struct vb_grant *grant)
-{
-	return c >= me->claims && c < me->claims + me->space->claims && c->state == CLAIM_HELD &&
-	       c->hold == grant->hold;
-}
-
-static inline bool is_held(const struct vb_lock_client *me, const struct vb_grant *grant)
-{
-	return is_hold(me, grant->claim, grant);
-}
-
-static int not_held(const char *what, const struct vb_grant *grant)
-{
-	return vb_fail(-EINVAL,
-		       "%s of lock %" PRIu64 " by a grant that this client does not hold: it was "
-		       "released before, or is another client's",
-		       what, grant->lock);
-}
-
 static int run_valid(void *arg)
 {
 	const struct vb_lock_visit *v = arg;
@@ -362,7 +360,7 @@ bool vb_lock_valid(const struct vb_lock_client *me, const struct vb_grant *grant
 	/* What a path stands on is held by another grant. */
 	if (c == NULL)
 		c = vb_claim_find((struct vb_lock_client *)me, grant->lock);
-	return is_hold(me, c, grant) && (unsigned)grant->mode < VB_MODES &&
+	return vb_claim_is_hold(me, c, grant) && (unsigned)grant->mode < VB_MODES &&
 	       vb_mode_covers(c->mode, grant->mode) &&
 	       (c->valid_until_ns == VB_FOREVER || vb_ep_now(me->ep) < c->valid_until_ns);
 }
@@ -405,8 +403,8 @@ static int convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mo
 
 	if (err)
 		return err;
-	if (!is_held(me, grant))
-		return not_held("a conversion", grant);
+	if (!vb_claim_is_held(me, grant))
+		return vb_claim_not_held("a conversion", grant);
 	mode = vb_mode_served(me->space->ops->caps, mode);
 	/* Held so already; the grant may be a copy, or that of a conversion whose answer was lost. */
 	if (mode == c->mode) {
@@ -462,8 +460,8 @@ int vb_lock_renews(const struct vb_lock_client *me, const struct vb_grant *grant
 {
 	const struct vb_lock_ops *ops = me->space->ops;
 
-	if (!is_held(me, grant))
-		return not_held("a renewal", grant);
+	if (!vb_claim_is_held(me, grant))
+		return vb_claim_not_held("a renewal", grant);
 	if (grant->claim->valid_until_ns == VB_FOREVER)
 		return 0;
 	if (ops->renew == NULL)
@@ -530,17 +528,20 @@ int vb_lock_renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t ti
 
 /* ---- release ---- */
 
-static inline int release(struct vb_lock_client *me, struct vb_grant *grant)
+/* now: -EINPROGRESS if it would have to wait. */
+static inline int release(struct vb_lock_client *me, struct vb_grant *grant, bool now)
 {
 	struct vb_claim *c = grant->claim;
 	uint64_t lock;
 	int err;
 
-	if (vb_unlikely(!is_held(me, grant)))
-		return not_held("a release", grant);
+	if (vb_unlikely(!vb_claim_is_held(me, grant)))
+		return vb_claim_not_held("a release", grant);
 	lock = c->lock;
 	vb_observe_begin(me, VB_ACT_RELEASE, lock, c->mode, c);
-	err = vb_claim_release(me, c);
+	err = now ? vb_claim_release_now(me, c) : vb_claim_release(me, c);
+	if (now && err == -EINPROGRESS)
+		return err;
 	vb_phase(me, VB_PHASE_IA);
 	if (err == -VB_ELOST)
 		me->lost++;
@@ -548,6 +549,11 @@ static inline int release(struct vb_lock_client *me, struct vb_grant *grant)
 	vb_claim_free(me, c);
 	vb_observe_end(me, VB_ACT_RELEASE, lock, NULL, err);
 	return err;
+}
+
+int vb_lock_release_now(struct vb_lock_client *me, struct vb_grant *grant)
+{
+	return release(me, grant, true);
 }
 
 static int run_release(void *arg)
@@ -568,7 +574,7 @@ static VB_NOINLINE int release_kept(struct vb_lock_client *me, struct vb_grant *
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(me->ep->sched);
-	return release(me, grant);
+	return release(me, grant, false);
 }
 
 int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
@@ -577,7 +583,7 @@ int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
 		return -EINVAL;
 	if (vb_unlikely(vb_sched_quick != me->ep->sched))
 		return release_kept(me, grant);
-	return release(me, grant);
+	return release(me, grant, false);
 }
 
 /* -EINVAL unless all are held, each once.  Those that are looked at are marked meanwhile. */
@@ -585,14 +591,14 @@ static int check_grants(struct vb_lock_client *me, struct vb_grant grants[], uns
 {
 	unsigned good = 0;
 
-	while (good < n && is_held(me, &grants[good]) &&
+	while (good < n && vb_claim_is_held(me, &grants[good]) &&
 	       grants[good].claim->lock == grants[good].lock)
 		grants[good++].claim->state = CLAIM_BUSY;
 	for (unsigned i = 0; i < good; i++)
 		grants[i].claim->state = CLAIM_HELD;
 	if (good == n)
 		return 0;
-	return not_held("a release", &grants[good]);
+	return vb_claim_not_held("a release", &grants[good]);
 }
 
 static int worse(int a, int b)
@@ -657,7 +663,7 @@ int vb_lock_release_all(struct vb_lock_client *me, struct vb_grant grants[], uns
 	if (me->space->ops->release_all != NULL)
 		return release_together(me, grants, n);
 	for (unsigned i = n; i-- > 0;)
-		err = worse(err, release(me, &grants[i]));
+		err = worse(err, release(me, &grants[i], false));
 	return err;
 }
 
@@ -665,7 +671,7 @@ void vb_lock_abandon(struct vb_lock_client *me, struct vb_grant *grant)
 {
 	struct vb_claim *c = grant->claim;
 
-	vb_assert(is_held(me, grant));
+	vb_assert(vb_claim_is_held(me, grant));
 	vb_observe_end(me, VB_ACT_ABANDON, c->lock, c, 0);
 	grant->claim = NULL;
 	vb_claim_free(me, c);

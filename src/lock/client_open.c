@@ -95,6 +95,8 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 		return err;
 	}
 	vb_mail_init(&me->mail, me->ep);
+	me->at_once =
+		(space->fabric->caps.flags & VB_CAP_INLINE) && space->ops->release_now != NULL;
 	me->rtt_ns = space->fabric->caps.rtt_ns;
 	vb_rng_seed(&me->rng, space->fabric->seed, me->ep->self);
 	if (space->ops->client_open)

@@ -335,5 +335,6 @@ const struct vb_lock_ops vb_lock_drtm = {
 	.try_acquire = drtm_try,
 	.renew = drtm_renew,
 	.release = drtm_release,
+	.release_now = drtm_release,
 	.holder = drtm_holder,
 };

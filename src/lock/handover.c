@@ -120,6 +120,15 @@ int vb_handover_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to,
 	return vb_handover_send(me, c, to >> NUMBER_BITS, &m, again, NULL, until_ns);
 }
 
+int vb_handover_tell_now(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, uint16_t tag,
+			 const void *data, uint16_t len)
+{
+	struct vb_msg m = {.subject = c->entry, .tag = tag, .len = len, .imm = stamp(to)};
+
+	memcpy(m.data, data, len);
+	return vb_send_wait(me->ep, to >> NUMBER_BITS, &m) == 0 ? 0 : -EINPROGRESS;
+}
+
 /* A copy meant for an earlier claim of ours is dropped. */
 static int take(struct vb_claim *c, uint64_t self, uint16_t tag, void *data, uint16_t len)
 {

@@ -59,6 +59,11 @@ int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, 
 int vb_handover_tell(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, uint16_t tag,
 		     const void *data, uint16_t len, uint8_t *again, uint64_t until_ns);
 
+/* The same where a SEND completes inline: 0, or -EINPROGRESS: it has not been told, and would have to be again,
+ * later. */
+int vb_handover_tell_now(struct vb_lock_client *me, struct vb_claim *c, uint64_t to, uint16_t tag,
+			 const void *data, uint16_t len);
+
 /* A message to claim `self` of ours: waits for it (0, -ETIMEDOUT, -ECANCELED), or looks whether it
  * is here. */
 int vb_handover_hear(struct vb_lock_client *me, struct vb_claim *c, uint64_t self, uint16_t tag,

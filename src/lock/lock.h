@@ -134,6 +134,8 @@ struct vb_lock_client {
 	unsigned proxies;
 	/* Closed, and its proxies are not through. */
 	bool ghost;
+	/* Its verbs complete inline, and its protocol has a release_now. */
+	bool at_once;
 	struct vb_list in_ghosts;
 	/* NULL: not kept (lock/observe.h). */
 	struct vb_lock_timing *timing;
@@ -292,6 +294,14 @@ static inline void vb_lock_part(struct vb_lock_client *me, bool outermost)
 	if (outermost)
 		me->joint = 0;
 }
+
+/*
+ * vb_lock_try and vb_lock_release of a client with `at_once`, neither of which waits: for who has looked whose call it
+ * is (vb_ep_check).  The second: -EINPROGRESS if it would have to, and the lock is held as before.
+ */
+int vb_lock_try_now(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
+		    struct vb_grant *out);
+int vb_lock_release_now(struct vb_lock_client *me, struct vb_grant *grant);
 
 /* The claim by which a client holds a lock, or NULL. */
 struct vb_claim *vb_lock_held(struct vb_lock_client *me, uint64_t lock);

@@ -162,6 +162,26 @@ static int mcs_leave(struct vb_lock_client *me, struct vb_claim *c, bool *unsure
 	return seen == g->self || (*unsure && seen == MCS_FREE) ? 0 : -EAGAIN;
 }
 
+static bool mcs_knows_next(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
+
+	return g->next != MCS_FREE ||
+	       vb_handover_heard(me, c, g->self, MCS_NEXT, &g->next, sizeof(g->next));
+}
+
+int mcs_release_now(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
+	bool unsure = false;
+	int err;
+
+	if (mcs_knows_next(me, c))
+		return vb_handover_tell_now(me, c, g->next, MCS_YOURS, &g->self, sizeof(g->self));
+	err = mcs_leave(me, c, &unsure);
+	return err == -EAGAIN ? -EINPROGRESS : err;
+}
+
 int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct mcs_options *o = me->space->options;
@@ -170,7 +190,7 @@ int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
 	int err = 0;
 
 	if (VB_CHANCE(200, "mcs: does not look for its successor first") ||
-	    !vb_handover_heard(me, c, g->self, MCS_NEXT, &g->next, sizeof(g->next))) {
+	    !mcs_knows_next(me, c)) {
 		err = mcs_leave(me, c, &unsure);
 		if (err != -EAGAIN)
 			return err;

@@ -16,6 +16,7 @@ int mcs_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns
 int mcs_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int mcs_try(struct vb_lock_client *me, struct vb_claim *c);
 int mcs_release(struct vb_lock_client *me, struct vb_claim *c);
+int mcs_release_now(struct vb_lock_client *me, struct vb_claim *c);
 unsigned mcs_bypass_bound(unsigned clients, enum vb_mode mode);
 
 #define MCS_LOCK                                                                                   \
@@ -24,6 +25,6 @@ unsigned mcs_bypass_bound(unsigned clients, enum vb_mode mode);
 	.entry_bytes = 8, .options = mcs_option_table, .options_size = sizeof(struct mcs_options), \
 	.verbs_uncontended = "1 swap + 1 CAS", .verbs_contended = "1 swap + 2 SEND (+ 1 CAS)",     \
 	.bypass_bound = mcs_bypass_bound, .acquire = mcs_acquire, .resume = mcs_resume,            \
-	.try_acquire = mcs_try, .release = mcs_release
+	.try_acquire = mcs_try, .release = mcs_release, .release_now = mcs_release_now
 
 #endif

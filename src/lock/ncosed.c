@@ -626,6 +626,23 @@ int ncosed_release(struct vb_lock_client *me, struct vb_claim *c)
 	return c->mode == VB_SHARED ? nc_leave(me, c) : nc_release_exclusive(me, c);
 }
 
+/* A writer that nobody has come behind. */
+static int ncosed_release_now(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const uint64_t self = nc_self(me, vb_claim_as(struct nc_claim, c));
+	bool unsure = false;
+	uint64_t seen;
+	int err;
+
+	if (c->mode == VB_SHARED)
+		return nc_leave(me, c);
+	vb_mail_sort(&me->mail);
+	if (c->box.full != 0)
+		return -EINPROGRESS;
+	err = vb_lock_change_back(me, c->entry, self, 0, &seen, &unsure);
+	return err == 0 && seen != self ? -EINPROGRESS : err;
+}
+
 /* Nobody passes a client that is enqueued or counted. */
 unsigned ncosed_bypass_bound(unsigned clients, enum vb_mode mode)
 {
@@ -650,4 +667,5 @@ const struct vb_lock_ops vb_lock_ncosed = {
 	.resume = ncosed_resume,
 	.try_acquire = ncosed_try,
 	.release = ncosed_release,
+	.release_now = ncosed_release_now,
 };

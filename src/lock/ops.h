@@ -133,6 +133,9 @@ struct vb_lock_shape {
  *	             which is not after the lease's end.  -VB_ELOST: it is over; or another error, and
  *	             c is held as before.  Never makes a lease of one that was over when the request
  *	             took effect.  NULL: its leases cannot be renewed
+ *	release_now  as release, where verbs complete inside their posting (VB_CAP_INLINE); but if it
+ *	             would have to wait, -EINPROGRESS: the lock's words are as before, and release does
+ *	             all of it.  NULL: a release or a try may have to wait for an answer there, too
  *	release_all  releases n held claims, all of them, with the result of each in its `ended`.
  *	             NULL: one by one
  *
@@ -195,6 +198,7 @@ struct vb_lock_ops {
 		       uint64_t until_ns);
 	int (*renew)(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 	int (*release)(struct vb_lock_client *me, struct vb_claim *c);
+	int (*release_now)(struct vb_lock_client *me, struct vb_claim *c);
 	void (*release_all)(struct vb_lock_client *me, struct vb_grant *grants, unsigned n);
 
 	int (*holder)(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out);

@@ -220,5 +220,6 @@ const struct vb_lock_ops vb_lock_retry_on_fail = {
 	.acquire = rof_acquire,
 	.try_acquire = rof_try,
 	.release = rof_release,
+	.release_now = rof_release,
 	.holder = rof_holder,
 };

@@ -139,69 +139,100 @@ static int start(struct vb_ring_op *op, const struct started *call, uint64_t *id
 	return err;
 }
 
-/* For VB_SCHED_INSIDE: NULL if they are a host's. */
-static struct vb_sched *own_sched(const struct vb_ring *ring)
+/* Whether nobody is waited for in a try.  One that has to give back what it took may wait for who came behind. */
+static bool tries_at_once(const struct vb_lock_client *me, enum vb_mode mode)
 {
-	return vb_ring_host(ring) == NULL ? vb_ring_sched(ring) : NULL;
+	return me->at_once && (mode == VB_SHARED || me->space->ops->try_verbs == 0);
 }
 
-/* Where verbs complete inline and nobody else has to answer, a lock that is free is had without a task. */
-static bool is_inline(const struct vb_lock_client *me)
+static int acquire_later(struct vb_ring *ring, const struct started *call, void *tag, uint64_t *id)
 {
-	return (me->ep->fabric->caps.flags & VB_CAP_INLINE) &&
-	       !(me->space->ops->caps & VB_LOCK_SERVER);
+	struct vb_ring_op *op;
+	int err = vb_ring_take(ring, tag, &op);
+
+	if (err)
+		return err;
+	op->run = vb_ring_own(ring) != NULL ? run_acquire : run_hosted_acquire;
+	return start(op, call, id);
 }
 
+static VB_NOINLINE int acquire_kept(struct vb_ring *ring, struct started *call, void *tag,
+				    uint64_t *id)
+{
+	struct vb_lock_client *me = call->client;
+	int err = check(ring, me);
+
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(vb_ring_own(ring));
+	if (vb_ring_own(ring) != NULL && tries_at_once(me, call->mode)) {
+		err = vb_lock_try_now(me, call->lock, call->mode, call->grant);
+		if (err != -EAGAIN)
+			return err;
+	}
+	if (vb_ring_own(ring) == NULL)
+		call->timeout_ns = vb_lock_visit_until(me, call->timeout_ns);
+	return acquire_later(ring, call, tag, id);
+}
+
+/* What ends at once does so on the caller's stack; a task would cost more than a lock that is free. */
 int vb_lock_acquire_start(struct vb_ring *ring, struct vb_lock_client *me, uint64_t lock,
 			  enum vb_mode mode, uint64_t timeout_ns, struct vb_grant *out, void *tag,
 			  uint64_t *id)
 {
-	struct vb_ring_op *op;
+	struct started call = {
+		.client = me, .grant = out, .lock = lock, .timeout_ns = timeout_ns, .mode = mode};
 	int err;
 
 	if (vb_any_null(ring, me, out))
 		return -EINVAL;
-	err = check(ring, me);
+	if (vb_likely(vb_ring_is_quick(ring, me->ep->sched)) && tries_at_once(me, mode)) {
+		err = vb_lock_try_now(me, lock, mode, out);
+		return vb_likely(err != -EAGAIN) ? err : acquire_later(ring, &call, tag, id);
+	}
+	return acquire_kept(ring, &call, tag, id);
+}
+
+static int release_later(struct vb_ring *ring, const struct started *call, void *tag, uint64_t *id)
+{
+	struct vb_ring_op *op;
+	int err = vb_ring_take(ring, tag, &op);
+
 	if (err)
 		return err;
-	VB_SCHED_INSIDE(own_sched(ring));
-	if (own_sched(ring) != NULL && is_inline(me)) {
-		err = vb_lock_try(me, lock, mode, out);
-		if (err != -EAGAIN)
+	op->run = run_release;
+	return start(op, call, id);
+}
+
+static VB_NOINLINE int release_kept(struct vb_ring *ring, const struct started *call, void *tag,
+				    uint64_t *id)
+{
+	int err = check(ring, call->client);
+
+	if (err)
+		return err;
+	VB_SCHED_INSIDE(vb_ring_own(ring));
+	if (vb_ring_own(ring) != NULL && call->client->at_once) {
+		err = vb_lock_release_now(call->client, call->grant);
+		if (err != -EINPROGRESS)
 			return err;
 	}
-	err = vb_ring_take(ring, tag, &op);
-	if (err)
-		return err;
-	op->run = own_sched(ring) != NULL ? run_acquire : run_hosted_acquire;
-	if (own_sched(ring) == NULL)
-		timeout_ns = vb_lock_visit_until(me, timeout_ns);
-	return start(op,
-		     &(struct started){.client = me,
-				       .grant = out,
-				       .lock = lock,
-				       .timeout_ns = timeout_ns,
-				       .mode = mode},
-		     id);
+	return release_later(ring, call, tag, id);
 }
 
 int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *me, struct vb_grant *grant,
 			  void *tag, uint64_t *id)
 {
-	struct vb_ring_op *op;
+	const struct started call = {.client = me, .grant = grant};
 	int err;
 
 	if (vb_any_null(ring, me, grant))
 		return -EINVAL;
-	err = check(ring, me);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(own_sched(ring));
-	err = vb_ring_take(ring, tag, &op);
-	if (err)
-		return err;
-	op->run = run_release;
-	return start(op, &(struct started){.client = me, .grant = grant}, id);
+	if (vb_likely(vb_ring_is_quick(ring, me->ep->sched)) && me->at_once) {
+		err = vb_lock_release_now(me, grant);
+		return vb_likely(err != -EINPROGRESS) ? err : release_later(ring, &call, tag, id);
+	}
+	return release_kept(ring, &call, tag, id);
 }
 
 int vb_lock_keep_start(struct vb_ring *ring, struct vb_lock_client *me, struct vb_grant *grant,
@@ -215,8 +246,8 @@ int vb_lock_keep_start(struct vb_ring *ring, struct vb_lock_client *me, struct v
 	err = check(ring, me);
 	if (err)
 		return err;
-	VB_SCHED_INSIDE(own_sched(ring));
-	err = own_sched(ring) != NULL ? vb_lock_renews(me, grant) : 1;
+	VB_SCHED_INSIDE(vb_ring_own(ring));
+	err = vb_ring_own(ring) != NULL ? vb_lock_renews(me, grant) : 1;
 	if (err <= 0)
 		return err;
 	err = vb_ring_take(ring, tag, &op);

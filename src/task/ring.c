@@ -40,6 +40,7 @@
 #define STACK_MAX     (64u << 20)
 
 struct vb_ring {
+	struct vb_ring_face face; /* first: inline functions look at it */
 	struct vb_sched *sched;
 	struct vb_host *host; /* NULL: a thread's own */
 	uint32_t forks;
@@ -76,12 +77,6 @@ struct vb_sched *vb_ring_sched(const struct vb_ring *r)
 struct vb_host *vb_ring_host(const struct vb_ring *r)
 {
 	return r->host;
-}
-
-/* For VB_SCHED_INSIDE: NULL if it is a host's. */
-static struct vb_sched *own_sched(const struct vb_ring *r)
-{
-	return r->host == NULL ? r->sched : NULL;
 }
 
 static void lock(struct vb_ring *r)
@@ -318,13 +313,13 @@ int vb_ring_call(struct vb_ring *r, vb_ring_fn call, void *arg, void *tag, uint6
 	err = check(r);
 	if (err)
 		return err;
-	VB_SCHED_INSIDE(own_sched(r));
+	VB_SCHED_INSIDE(vb_ring_own(r));
 	err = vb_ring_take(r, tag, &op);
 	if (err)
 		return err;
 	op->run = run_any;
 	memcpy(op->own, &any, sizeof(any));
-	own = own_sched(r);
+	own = vb_ring_own(r);
 	err = vb_ring_go(op, id);
 	if (own != NULL)
 		vb_keeper_settle(own);
@@ -589,7 +584,7 @@ int vb_ring_open(const struct vb_ring_params *params, struct vb_ring **out)
 		err = ring_new(params, &r);
 	if (err)
 		return err;
-	r->sched = vb_sched_self();
+	r->sched = r->face.own = vb_sched_self();
 	vb_keeper_settle(r->sched);
 	*out = r;
 	return 0;
@@ -635,7 +630,7 @@ int vb_ring_close(struct vb_ring *r)
 	if (err)
 		return err;
 	/* Who has ended the last call may not be out of it yet: here, and below. */
-	VB_SCHED_INSIDE(own_sched(r));
+	VB_SCHED_INSIDE(vb_ring_own(r));
 	open = __atomic_load_n(&r->open, __ATOMIC_RELAXED);
 	if (open > 0)
 		return vb_fail(

@@ -28,6 +28,22 @@ struct vb_ring_op {
 	bool told;     /* of a host's ring: `cancel` has been posted, and not been run */
 };
 
+/* The part of a ring that inline functions see. */
+struct vb_ring_face {
+	struct vb_sched *own; /* the thread's whose it is; NULL: it is a host's */
+};
+
+static inline struct vb_sched *vb_ring_own(const struct vb_ring *r)
+{
+	return ((const struct vb_ring_face *)r)->own;
+}
+
+/* The calling thread's, as is what belongs to `s`, and nothing is under way (vb_sched_quick). */
+static inline bool vb_ring_is_quick(const struct vb_ring *r, const struct vb_sched *s)
+{
+	return vb_ring_own(r) == s && vb_sched_quick == s;
+}
+
 struct vb_sched *vb_ring_sched(const struct vb_ring *r);
 /* NULL: it is a thread's own. */
 struct vb_host *vb_ring_host(const struct vb_ring *r);

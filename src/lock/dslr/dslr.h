@@ -268,7 +268,7 @@ extern const struct vb_opt dslr_option_table[];
 	.verbs_contended = "+ 1 READ per poll, omega times the tickets ahead apart",               \
 	.bypass_bound = dslr_bypass_bound, .leases_max = dslr_leases_max, .shape = dslr_shape,     \
 	.acquire = dslr_acquire, .resume = dslr_resume, .try_acquire = dslr_try_acquire,           \
-	.release = dslr_release
+	.release = dslr_release, .release_now = dslr_release
 
 uint64_t dslr_poll_interval_ns(const struct vb_lock_space *s, uint64_t w, uint64_t ticket);
 

@@ -72,6 +72,7 @@ extern const struct vb_opt dslr_update_option_table[];
 	.verbs_contended = "+ 1 READ per poll, omega times the tickets ahead apart",               \
 	.bypass_bound = dslr_bypass_bound, .leases_max = dslr_leases_max, .shape = dslr_shape,     \
 	.open = dslr_open, .acquire = dslr_update_acquire, .resume = dslr_update_resume,           \
-	.try_acquire = dslr_update_try_acquire, .release = dslr_update_release
+	.try_acquire = dslr_update_try_acquire, .release = dslr_update_release,                    \
+	.release_now = dslr_update_release
 
 #endif

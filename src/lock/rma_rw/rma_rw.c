@@ -504,6 +504,12 @@ int rw_release(struct vb_lock_client *me, struct vb_claim *c)
 	return c->mode == VB_SHARED ? rw_reader_release(me, c) : writer_release(me, c);
 }
 
+/* A writer lets the readers in before it knows whether it must wait for who is behind it. */
+int rw_release_now(struct vb_lock_client *me, struct vb_claim *c)
+{
+	return c->mode == VB_SHARED ? rw_reader_release(me, c) : -EINPROGRESS;
+}
+
 /* ---- without waiting ---- */
 
 /* 0 and *seen: the root's tail, which is ours if it was 0. */

@@ -194,6 +194,7 @@ int rw_resume_by(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_n
 		 rw_turn_fn *turn);
 int rw_try(struct vb_lock_client *me, struct vb_claim *c);
 int rw_release(struct vb_lock_client *me, struct vb_claim *c);
+int rw_release_now(struct vb_lock_client *me, struct vb_claim *c);
 int rw_shape(const void *options, uint16_t nodes, struct vb_lock_shape *out);
 int rw_open(struct vb_lock_space *space);
 extern const struct vb_opt rw_option_table[];
@@ -208,6 +209,6 @@ extern const struct vb_opt rw_option_table[];
 	.verbs_contended = "X: 1 swap + 2 SEND in a group; S: 1 FAA + READs + 1 FAA",              \
 	.shape = rw_shape, .open = rw_open, .node_bytes = rw_node_bytes,                           \
 	.client_open = rw_client_open, .client_close = rw_client_close, .try_acquire = rw_try,     \
-	.try_verbs = RW_TRY_VERBS, .release = rw_release
+	.try_verbs = RW_TRY_VERBS, .release = rw_release, .release_now = rw_release_now
 
 #endif

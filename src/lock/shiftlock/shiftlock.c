@@ -644,7 +644,7 @@ static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 	return 0;
 }
 
-static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
+static int release_writer(struct vb_lock_client *me, struct vb_claim *c, bool now)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	const struct vb_u128 mask = {.lo = SL_TAIL_MASK, .hi = UINT64_MAX};
@@ -666,6 +666,8 @@ static int release_writer(struct vb_lock_client *me, struct vb_claim *c)
 	}
 	if ((old.lo & SL_TAIL_MASK) == self_name(me))
 		return 0;
+	if (now)
+		return -EINPROGRESS;
 	/* A successor has swapped behind us, and its message is under way.  If none comes within a
 	 * lease, it has died in between: the queue is broken here, and the recovery mends it. */
 	vb_phase(me, VB_PHASE_NS);
@@ -750,12 +752,22 @@ static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 	return 0;
 }
 
-int shiftlock_release(struct vb_lock_client *me, struct vb_claim *c)
+static int release(struct vb_lock_client *me, struct vb_claim *c, bool now)
 {
 	if (vb_unlikely(sl_is_plain(me->space)) &&
 	    is_gone(me->space, c->valid_until_ns, vb_ep_now(me->ep)))
 		return -VB_ELOST;
-	return c->mode == VB_EXCLUSIVE ? release_writer(me, c) : release_reader(me, c);
+	return c->mode == VB_EXCLUSIVE ? release_writer(me, c, now) : release_reader(me, c);
+}
+
+int shiftlock_release(struct vb_lock_client *me, struct vb_claim *c)
+{
+	return release(me, c, false);
+}
+
+int shiftlock_release_now(struct vb_lock_client *me, struct vb_claim *c)
+{
+	return release(me, c, true);
 }
 
 const struct vb_lock_ops vb_lock_shiftlock = {

@@ -206,6 +206,7 @@ int shiftlock_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t un
 int shiftlock_resume(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns);
 int shiftlock_try(struct vb_lock_client *me, struct vb_claim *c);
 int shiftlock_release(struct vb_lock_client *me, struct vb_claim *c);
+int shiftlock_release_now(struct vb_lock_client *me, struct vb_claim *c);
 void shiftlock_serve(struct vb_lock_server *server, const struct vb_msg *request);
 unsigned shiftlock_bypass_bound(unsigned clients, enum vb_mode mode);
 unsigned shiftlock_bypass_bound_of(const struct vb_lock_space *space, unsigned clients,
@@ -226,6 +227,7 @@ unsigned shiftlock_bypass_bound_of(const struct vb_lock_space *space, unsigned c
 		"+ 2 SENDs per writer; READs only behind readers or as a waiting reader",          \
 	.bypass_bound = shiftlock_bypass_bound, .bypass_bound_of = shiftlock_bypass_bound_of,      \
 	.acquire = shiftlock_acquire, .resume = shiftlock_resume, .try_acquire = shiftlock_try,    \
-	.release = shiftlock_release, .serve = shiftlock_serve, .serves_by_verbs = true
+	.release = shiftlock_release, .release_now = shiftlock_release_now,                        \
+	.serve = shiftlock_serve, .serves_by_verbs = true
 
 #endif

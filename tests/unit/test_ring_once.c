@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls on a ring that end at once, and what must not: verbena/async.h, "What ends at once". */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <verbena/async.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "lock/lock.h"
+#include "lock/shiftlock/shiftlock.h"
+
+#define MS          1000000ull
+#define PATIENCE_NS (60000 * MS)
+#define LEASE_NS    (120000 * MS)
+#define CLIENTS     3
+#define HOT         5
+
+static struct {
+	struct vb_fabric *fabric;
+	struct vb_lock_space *space;
+	struct vb_lock_server *server;
+	struct vb_lock_client *client[CLIENTS];
+	struct vb_grant grant[CLIENTS];
+	struct vb_ring *ring;
+} w;
+
+static void open_world(const char *fabric, const char *lock, uint32_t depth)
+{
+	const struct vb_fabric_params fp = {.fabric = fabric, .node_bytes = 8u << 20};
+	const struct vb_lock_space_params sp = {.lock = lock, .locks = 16, .lease_ns = LEASE_NS};
+	const struct vb_ring_params rp = {.depth = depth};
+
+	memset(&w, 0, sizeof(w));
+	assert_int_equal(vb_fabric_open(&fp, &w.fabric), 0);
+	assert_int_equal(vb_lock_space_open(w.fabric, &sp, &w.space), 0);
+	if (strcmp(fabric, "sim") == 0)
+		assert_int_equal(vb_lock_server_start(w.space, 0, 0, 1, &w.server), 0);
+	else
+		assert_int_equal(vb_lock_server_thread_start(w.space, 0, &w.server), 0);
+	for (unsigned i = 0; i < CLIENTS; i++)
+		assert_int_equal(vb_lock_client_open(w.space, 0, &w.client[i]), 0);
+	assert_int_equal(vb_ring_open(&rp, &w.ring), 0);
+}
+
+static void close_world(void)
+{
+	assert_int_equal(vb_ring_close(w.ring), 0);
+	for (unsigned i = 0; i < CLIENTS; i++)
+		vb_lock_client_close(w.client[i]);
+	vb_lock_server_stop(w.server);
+	assert_int_equal(vb_lock_space_close(w.space), 0);
+	assert_int_equal(vb_fabric_close(w.fabric), 0);
+}
+
+static int acquire(unsigned i, uint64_t lock, enum vb_mode mode)
+{
+	return vb_lock_acquire_start(w.ring, w.client[i], lock, mode, VB_FOREVER_NS, &w.grant[i],
+				     &w.client[i], NULL);
+}
+
+static int release(unsigned i, uint64_t *id)
+{
+	return vb_lock_release_start(w.ring, w.client[i], &w.grant[i], &w.client[i], id);
+}
+
+static void expect_nothing(void)
+{
+	struct vb_completion done;
+
+	assert_int_equal(vb_ring_reap(w.ring, &done, 1), 0);
+}
+
+static void expect(unsigned i, int result)
+{
+	struct vb_completion done;
+
+	assert_int_equal(vb_ring_wait(w.ring, PATIENCE_NS), 0);
+	assert_int_equal(vb_ring_reap(w.ring, &done, 1), 1);
+	assert_ptr_equal(done.tag, &w.client[i]);
+	assert_int_equal(done.result, result);
+}
+
+static const char *const at_once[] = {"cas",    "cas-backoff", "retry-on-fail", "drtm",
+				      "dslr",   "dslr-update", "mcs",           "ncosed",
+				      "rma-rw", "shiftlock"};
+
+/* ---- at once ---- */
+
+/* rma-rw's writers have a task, in which they end as soon. */
+static bool without_task(enum vb_mode mode)
+{
+	return mode == VB_SHARED || w.space->ops->try_verbs == 0;
+}
+
+/* No task runs, nothing is queued, and the place of a completion is not asked for. */
+static void cycle(enum vb_mode mode)
+{
+	struct vb_sched *s = w.client[0]->ep->sched;
+	uint64_t switches = vb_sched_switches(s);
+
+	for (unsigned n = 0; n < 3; n++) {
+		assert_int_equal(acquire(0, HOT, mode), 0);
+		assert_true(vb_lock_valid(w.client[0], &w.grant[0]));
+		assert_int_equal(release(0, NULL), 0);
+		assert_false(vb_lock_valid(w.client[0], &w.grant[0]));
+	}
+	if (without_task(mode))
+		assert_int_equal(vb_sched_switches(s), switches);
+	expect_nothing();
+	assert_int_equal(vb_ring_wait(w.ring, 0), -ENOENT);
+}
+
+/* Also where others are under way, and there is no place for one more. */
+static void cycle_beside(enum vb_mode mode)
+{
+	if (!without_task(mode))
+		return;
+	assert_int_equal(vb_lock_acquire(w.client[1], 3, VB_EXCLUSIVE, PATIENCE_NS, &w.grant[1]),
+			 0);
+	assert_int_equal(acquire(2, 3, VB_EXCLUSIVE), VB_STARTED);
+	assert_int_equal(acquire(0, HOT, mode), 0);
+	assert_int_equal(release(0, NULL), 0);
+	expect_nothing();
+	assert_int_equal(vb_lock_release(w.client[1], &w.grant[1]), 0);
+	expect(2, 0);
+	assert_int_equal(release(2, NULL), 0);
+}
+
+static void test_at_once(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(at_once); i++) {
+		open_world("shm", at_once[i], 1);
+		assert_true(w.client[0]->at_once);
+		cycle(VB_EXCLUSIVE);
+		cycle_beside(VB_EXCLUSIVE);
+		if (w.space->ops->caps & VB_LOCK_SHARED) {
+			cycle(VB_SHARED);
+			cycle_beside(VB_SHARED);
+		}
+		close_world();
+	}
+}
+
+/* To who is known to wait behind. */
+static void test_handed_over(void **state)
+{
+	static const char *const locks[] = {"mcs", "shiftlock"};
+
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(locks); i++) {
+		open_world("shm", locks[i], 1);
+		assert_int_equal(acquire(0, HOT, VB_EXCLUSIVE), 0);
+		assert_int_equal(acquire(1, HOT, VB_EXCLUSIVE), VB_STARTED);
+		/* The ring is full: it could not go on in a task. */
+		assert_int_equal(release(0, NULL), 0);
+		expect(1, 0);
+		assert_true(vb_lock_valid(w.client[1], &w.grant[1]));
+		assert_int_equal(release(1, NULL), 0);
+		close_world();
+	}
+}
+
+/* What is refused is so at once. */
+static void test_refused(void **state)
+{
+	struct vb_grant again;
+
+	(void)state;
+	open_world("shm", "mcs", 1);
+	assert_int_equal(acquire(0, HOT, VB_EXCLUSIVE), 0);
+	vb_log_mute();
+	assert_int_equal(acquire(0, HOT, VB_EXCLUSIVE), -EDEADLK);
+	assert_int_equal(acquire(0, 99, VB_EXCLUSIVE), -EINVAL);
+	assert_int_equal(acquire(0, 3, VB_SHARED + VB_MODES), -EINVAL);
+	vb_log_unmute();
+	again = w.grant[0];
+	assert_int_equal(release(0, NULL), 0);
+	w.grant[0] = again;
+	vb_log_mute();
+	assert_int_equal(release(0, NULL), -EINVAL);
+	vb_log_unmute();
+	expect_nothing();
+	close_world();
+}
+
+/* ---- later ---- */
+
+static vb_addr word_of(uint64_t lock)
+{
+	return vb_lock_entry(w.space, lock);
+}
+
+/* How a writer names itself in a lock's word, and what it tells the one before it. */
+struct queue {
+	const char *lock;
+	unsigned at; /* in the lock's entry */
+	uint64_t (*name)(const struct vb_ep *ep);
+	void (*tell)(uint64_t holder, uint64_t name, struct vb_msg *m);
+};
+
+/* mcs, and rma-rw in its group: 24 bits of a number. */
+static uint64_t mcs_name(const struct vb_ep *ep)
+{
+	return ep->self << 24 | 1;
+}
+
+static void mcs_tell(uint64_t holder, uint64_t name, struct vb_msg *m)
+{
+	m->imm = (uint32_t)(holder << 8);
+	m->len = sizeof(name);
+	memcpy(m->data, &name, sizeof(name));
+}
+
+/* ncosed: 7 bits of a number over 17 that count readers. */
+static uint64_t ncosed_name(const struct vb_ep *ep)
+{
+	return ep->self << 24 | 1 << 17;
+}
+
+static void ncosed_tell(uint64_t holder, uint64_t name, struct vb_msg *m)
+{
+	const struct {
+		uint32_t number;
+		uint8_t to, again;
+		uint16_t reserved;
+		uint64_t readers;
+	} hello = {.number = 1, .to = holder >> 17 & 0x7f};
+
+	(void)name;
+	m->len = sizeof(hello);
+	memcpy(m->data, &hello, sizeof(hello));
+}
+
+/* shiftlock: the lower word's tail; the generation is 0. */
+static uint64_t shiftlock_name(const struct vb_ep *ep)
+{
+	return ep->self;
+}
+
+static void shiftlock_tell(uint64_t holder, uint64_t name, struct vb_msg *m)
+{
+	(void)holder;
+	(void)name;
+	m->tag = SL_SUCCESSOR;
+	m->imm = sl_stamp(w.space, 0);
+}
+
+static const struct queue queues[] = {{"mcs", 0, mcs_name, mcs_tell},
+				      {"ncosed", 0, ncosed_name, ncosed_tell},
+				      {"shiftlock", 0, shiftlock_name, shiftlock_tell},
+				      {"rma-rw", 8, mcs_name, mcs_tell}};
+
+/* Client 1 has swapped its name into the word, and has told nobody. */
+static void stands_behind(const struct queue *q, uint64_t *holder, uint64_t *name)
+{
+	struct vb_ep *ep = w.client[1]->ep;
+	uint64_t seen;
+
+	*name = q->name(ep);
+	assert_int_equal(vb_read64(ep, word_of(HOT) + q->at, holder), 0);
+	assert_int_equal(vb_cas64(ep, word_of(HOT) + q->at, *holder, *name, &seen), 0);
+	assert_int_equal(seen, *holder);
+}
+
+/* Now it tells client 0. */
+static void tells(const struct queue *q, uint64_t holder, uint64_t name)
+{
+	struct vb_msg m = {.subject = word_of(HOT), .tag = 1};
+	struct vb_ep *ep = w.client[1]->ep;
+
+	VB_SCHED_INSIDE(ep->sched);
+	q->tell(holder, name, &m);
+	assert_int_equal(vb_send(ep, w.client[0]->ep->self, &m), 0);
+}
+
+/* And leaves. */
+static void is_through(const struct queue *q, uint64_t name)
+{
+	uint64_t seen;
+
+	assert_int_equal(vb_cas64(w.client[1]->ep, word_of(HOT) + q->at, name, 0, &seen), 0);
+	assert_int_equal(seen, name);
+}
+
+/* A successor that has not linked yet is waited for, by a task: the thread goes on.  Cancelling does not end it: the
+ * lock must be handed on. */
+static void later(const struct queue *q)
+{
+	uint64_t holder, name, id;
+
+	open_world("shm", q->lock, 2);
+	assert_int_equal(acquire(0, HOT, VB_EXCLUSIVE), 0);
+	stands_behind(q, &holder, &name);
+	assert_int_equal(release(0, &id), VB_STARTED);
+	expect_nothing();
+	assert_int_equal(vb_ring_wait(w.ring, MS), -ETIMEDOUT);
+	/* Meanwhile the thread serves others. */
+	assert_int_equal(acquire(2, 3, VB_EXCLUSIVE), 0);
+	assert_int_equal(release(2, NULL), 0);
+	vb_log_mute();
+	assert_int_equal(release(0, NULL), -EBUSY);
+	vb_log_unmute();
+	assert_int_equal(vb_ring_cancel(w.ring, id), 0);
+	assert_int_equal(vb_ring_wait(w.ring, MS), -ETIMEDOUT);
+	tells(q, holder, name);
+	expect(0, 0);
+	assert_false(vb_lock_valid(w.client[0], &w.grant[0]));
+	is_through(q, name);
+	cycle(VB_EXCLUSIVE);
+	close_world();
+}
+
+/* The same, where nothing more can be started: it is held as before, and released later. */
+static void later_without_room(const struct queue *q)
+{
+	uint64_t holder, name;
+
+	open_world("shm", q->lock, 1);
+	assert_int_equal(acquire(0, HOT, VB_EXCLUSIVE), 0);
+	assert_int_equal(acquire(1, 3, VB_EXCLUSIVE), 0);
+	assert_int_equal(acquire(2, 3, VB_EXCLUSIVE), VB_STARTED);
+	stands_behind(q, &holder, &name);
+	vb_log_mute();
+	assert_int_equal(release(0, NULL), -ENOSPC);
+	vb_log_unmute();
+	assert_true(vb_lock_valid(w.client[0], &w.grant[0]));
+	/* By a task where client 2 must be told that its group is open. */
+	vb_log_mute();
+	if (release(1, NULL) != 0)
+		assert_int_equal(vb_lock_release(w.client[1], &w.grant[1]), 0);
+	vb_log_unmute();
+	expect(2, 0);
+	assert_int_equal(release(2, NULL), 0);
+	assert_int_equal(release(0, NULL), VB_STARTED);
+	tells(q, holder, name);
+	expect(0, 0);
+	is_through(q, name);
+	close_world();
+}
+
+static void test_later(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(queues); i++) {
+		later(&queues[i]);
+		later_without_room(&queues[i]);
+	}
+}
+
+/* Where verbs take their time, or somebody must answer, so does a release: its completion comes. */
+static void elsewhere(const char *fabric, const char *lock)
+{
+	open_world(fabric, lock, 0);
+	assert_false(w.client[0]->at_once);
+	for (unsigned n = 0; n < 3; n++) {
+		struct vb_grant other;
+		int err;
+
+		assert_int_equal(
+			vb_lock_acquire(w.client[0], HOT, VB_EXCLUSIVE, PATIENCE_NS, &w.grant[0]),
+			0);
+		err = release(0, NULL);
+		/* An answer may be quicker than who waits for it; not in virtual time. */
+		assert_true(err == VB_STARTED || (err == 0 && strcmp(fabric, "sim") != 0));
+		if (err == VB_STARTED)
+			expect(0, 0);
+		expect_nothing();
+		assert_int_equal(
+			vb_lock_acquire(w.client[1], HOT, VB_EXCLUSIVE, PATIENCE_NS, &other), 0);
+		assert_int_equal(vb_lock_release(w.client[1], &other), 0);
+	}
+	close_world();
+}
+
+static void test_elsewhere(void **state)
+{
+	(void)state;
+	elsewhere("sim", "mcs");
+	elsewhere("sim", "dslr");
+	elsewhere("sim", "table");
+	elsewhere("tcp", "mcs");
+	elsewhere("tcp", "shiftlock");
+	elsewhere("shm", "table");
+	elsewhere("shm", "traditional");
+}
+
+/* ---- all at a time ---- */
+
+#define THREADS 3
+#define EACH    2 /* clients of a thread */
+#define CYCLES  400
+
+static struct {
+	unsigned wrong, inside; /* atomic */
+	unsigned served;        /* the holder's */
+} hot;
+
+struct asker {
+	struct vb_ring *ring;
+	struct vb_lock_client *client;
+	struct vb_grant grant;
+	bool holds;
+	unsigned left;
+};
+
+static void wrong_if(bool wrong)
+{
+	__atomic_fetch_add(&hot.wrong, wrong, __ATOMIC_SEQ_CST);
+}
+
+/* A call of it has ended: starts the next ones, until one is under way. */
+static void go_on(struct asker *a, int result)
+{
+	do {
+		wrong_if(result != 0);
+		if (!a->holds) {
+			wrong_if(__atomic_fetch_add(&hot.inside, 1, __ATOMIC_SEQ_CST) != 0);
+			hot.served++;
+			__atomic_fetch_sub(&hot.inside, 1, __ATOMIC_SEQ_CST);
+			a->holds = true;
+			result = vb_lock_release_start(a->ring, a->client, &a->grant, a, NULL);
+			continue;
+		}
+		a->holds = false;
+		if (--a->left == 0)
+			return;
+		result = vb_lock_acquire_start(a->ring, a->client, HOT, VB_EXCLUSIVE, VB_FOREVER_NS,
+					       &a->grant, a, NULL);
+	} while (result != VB_STARTED);
+}
+
+static void *asks(void *arg)
+{
+	struct asker a[EACH];
+	struct vb_completion done;
+	struct vb_ring *ring;
+	int err = vb_ring_open(NULL, &ring);
+
+	(void)arg;
+	for (unsigned i = 0; i < EACH; i++) {
+		a[i] = (struct asker){.ring = ring, .holds = true, .left = CYCLES + 1};
+		err |= vb_lock_client_open(w.space, 0, &a[i].client);
+	}
+	for (unsigned i = 0; i < EACH && err == 0; i++)
+		go_on(&a[i], 0);
+	while (err == 0 && (err = vb_ring_wait(ring, PATIENCE_NS)) == 0)
+		if (vb_ring_reap(ring, &done, 1) == 1)
+			go_on(done.tag, done.result);
+	for (unsigned i = 0; i < EACH; i++)
+		vb_lock_client_close(a[i].client);
+	return vb_ring_close(ring) == 0 && err == -ENOENT ? NULL : &hot;
+}
+
+static void test_hot(void **state)
+{
+	pthread_t thread[THREADS];
+
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(at_once); i++) {
+		open_world("shm", at_once[i], 1);
+		memset(&hot, 0, sizeof(hot));
+		for (unsigned t = 0; t < THREADS; t++)
+			assert_int_equal(pthread_create(&thread[t], NULL, asks, NULL), 0);
+		for (unsigned t = 0; t < THREADS; t++) {
+			void *wrong;
+
+			pthread_join(thread[t], &wrong);
+			assert_null(wrong);
+		}
+		assert_int_equal(hot.served, THREADS * EACH * CYCLES);
+		assert_int_equal(hot.wrong, 0);
+		close_world();
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_at_once),   cmocka_unit_test(test_handed_over),
+		cmocka_unit_test(test_refused),   cmocka_unit_test(test_later),
+		cmocka_unit_test(test_elsewhere), cmocka_unit_test(test_hot),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
