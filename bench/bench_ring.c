@@ -4,10 +4,11 @@
  * thread, in memory and processor time; and how late a thread that sleeps in poll() learns that it
  * has the lock, beside one that sleeps in vb_lock_acquire.
  *
- * usage: bench_ring [FABRIC [WAITERS]]	(shm, 10000)
+ * usage: bench_ring [FABRIC [WAITERS [LOCK]]]	(shm, 10000, mcs)
  *
- * Pairs are measured in turn, so that a change of the machine's speed hits both; what is printed are
- * medians.
+ * Pairs are measured in turn, each kind as often first as second, and most of them fit between two
+ * interruptions, so that a change of the machine's speed hits both; what is printed are medians, of the
+ * ratio that of the pairs'.
  */
 #include <errno.h>
 #include <poll.h>
@@ -23,8 +24,9 @@
 
 #include "base/clock.h"
 
-#define ROUNDS    15
-#define CYCLES    20000
+#define ROUNDS    401
+#define CYCLES    1000
+#define REMOTE    20 /* cycles, where one takes longer than a microsecond */
 #define WAKE_UPS  200
 #define LOCKS     16
 #define THE_LOCK  0 /* of the wake-ups */
@@ -32,6 +34,7 @@
 #define HELD_LOCK 2 /* the thousands' */
 #define REST_NS   2000000
 #define LOOK_MS   2000
+#define LEASE_NS  3600000000000ull
 
 static struct vb_lock_space *space;
 static struct vb_ring *ring;
@@ -79,12 +82,12 @@ static int end_of(int err)
 
 /* ---- a lock that is free ---- */
 
-static double cycle_ns(struct vb_lock_client *me, bool started)
+static double cycle_ns(struct vb_lock_client *me, unsigned cycles, bool started)
 {
 	uint64_t begin = vb_clock_ns();
 	struct vb_grant g;
 
-	for (unsigned i = 0; i < CYCLES; i++) {
+	for (unsigned i = 0; i < cycles; i++) {
 		if (started) {
 			must(end_of(vb_lock_acquire_start(ring, me, FREE_LOCK, VB_EXCLUSIVE,
 							  VB_FOREVER_NS, &g, NULL, NULL)),
@@ -96,22 +99,25 @@ static double cycle_ns(struct vb_lock_client *me, bool started)
 			must(vb_lock_release(me, &g), "release");
 		}
 	}
-	return (double)(vb_clock_ns() - begin) / CYCLES;
+	return (double)(vb_clock_ns() - begin) / cycles;
 }
 
 static void free_lock(const char *when)
 {
-	double blocking[ROUNDS], started[ROUNDS], ratio[ROUNDS];
+	static double ns[2][ROUNDS], ratio[ROUNDS];
 	struct vb_lock_client *me = client();
+	unsigned cycles = cycle_ns(me, REMOTE, false) > 1000 ? REMOTE : CYCLES;
 
 	for (unsigned r = 0; r < ROUNDS; r++) {
-		blocking[r] = cycle_ns(me, false);
-		started[r] = cycle_ns(me, true);
-		ratio[r] = started[r] / blocking[r];
+		bool first = r % 2 != 0;
+
+		ns[first][r] = cycle_ns(me, cycles, first);
+		ns[!first][r] = cycle_ns(me, cycles, !first);
+		ratio[r] = ns[true][r] / ns[false][r];
 	}
 	vb_lock_client_close(me);
 	printf("a cycle of a free lock, %-22s blocking %8.0f ns, on a ring %8.0f ns, ratio %.2f\n",
-	       when, median(blocking, ROUNDS), median(started, ROUNDS), median(ratio, ROUNDS));
+	       when, median(ns[false], ROUNDS), median(ns[true], ROUNDS), median(ratio, ROUNDS));
 }
 
 /* ---- thousands that wait ---- */
@@ -296,7 +302,8 @@ int main(int argc, char **argv)
 	unsigned waiters = argc > 2 ? (unsigned)atoi(argv[2]) : 10000;
 	const struct vb_fabric_params fp = {
 		.fabric = name, .node_bytes = 1ull << 30, .endpoints = waiters + 64};
-	const struct vb_lock_space_params sp = {.lock = "mcs", .locks = LOCKS};
+	const struct vb_lock_space_params sp = {
+		.lock = argc > 3 ? argv[3] : "mcs", .locks = LOCKS, .lease_ns = LEASE_NS};
 	const struct vb_ring_params rp = {.depth = waiters + 64, .stack_bytes = 1 << 14};
 	struct waiter *w = calloc(waiters, sizeof(*w));
 	struct vb_lock_client *holder;
