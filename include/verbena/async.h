@@ -27,6 +27,16 @@
  *		...
  *	}
  *
+ * What ends at once.  On `shm`, where verbs complete as they are called, an acquire of a lock that is
+ * free and a release that need not wait are done where they are called: no task is made for them, no
+ * completion is queued, and none of the ring's depth is taken.  They cost what the blocking calls do
+ * (bench/bench_ring.c prints the ratio).  Three kinds begin in a task all the same, which runs at once,
+ * may end at once, and costs more than a lock that is free: those that a server must answer (of `rpc`,
+ * `traditional`, `traditional-ro` and `table`), those of rma-rw's writers, and vb_ring_call.  What has to
+ * wait is under way, and the thread goes on: an acquire of a lock that is held; a release of `mcs` or
+ * `shiftlock` behind which somebody stands who has not told his name yet, and of `ncosed` behind which
+ * somebody stands; and on every other fabric, all calls.
+ *
  * Where it runs.  What is under way is background work of the thread ("Background work" in
  * verbena/fabric.h): it goes on while the thread waits in Verbena, and on its keeper while the thread
  * is elsewhere, at once after vb_ring_arm and after half a millisecond otherwise.  The option
@@ -105,8 +115,8 @@ int vb_lock_acquire_start(struct vb_ring *ring, struct vb_lock_client *client, u
 			  enum vb_mode mode, uint64_t timeout_ns, struct vb_grant *out, void *tag,
 			  uint64_t *id);
 
-/* vb_lock_release, started; the errors of vb_lock_acquire_start, with those of vb_lock_release.  The
- * grant is the call's until it has ended.
+/* vb_lock_release, started; the errors of vb_lock_acquire_start, with those of vb_lock_release.  0: it is
+ * given back, and no completion follows.  The grant is the call's until it has ended.
  * Threads: the ring's, which is the client's. */
 int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *client,
 			  struct vb_grant *grant, void *tag, uint64_t *id);
