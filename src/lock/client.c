@@ -528,20 +528,11 @@ int vb_lock_renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t ti
 
 /* ---- release ---- */
 
-/* now: -EINPROGRESS if it would have to wait. */
-static inline int release(struct vb_lock_client *me, struct vb_grant *grant, bool now)
+static inline int released(struct vb_lock_client *me, struct vb_grant *grant, int err)
 {
 	struct vb_claim *c = grant->claim;
-	uint64_t lock;
-	int err;
+	uint64_t lock = c->lock;
 
-	if (vb_unlikely(!vb_claim_is_held(me, grant)))
-		return vb_claim_not_held("a release", grant);
-	lock = c->lock;
-	vb_observe_begin(me, VB_ACT_RELEASE, lock, c->mode, c);
-	err = now ? vb_claim_release_now(me, c) : vb_claim_release(me, c);
-	if (now && err == -EINPROGRESS)
-		return err;
 	vb_phase(me, VB_PHASE_IA);
 	if (err == -VB_ELOST)
 		me->lost++;
@@ -551,9 +542,26 @@ static inline int release(struct vb_lock_client *me, struct vb_grant *grant, boo
 	return err;
 }
 
+static inline int release(struct vb_lock_client *me, struct vb_grant *grant)
+{
+	struct vb_claim *c = grant->claim;
+
+	if (vb_unlikely(!vb_claim_is_held(me, grant)))
+		return vb_claim_not_held("a release", grant);
+	vb_observe_begin(me, VB_ACT_RELEASE, c->lock, c->mode, c);
+	return released(me, grant, vb_claim_release(me, c));
+}
+
 int vb_lock_release_now(struct vb_lock_client *me, struct vb_grant *grant)
 {
-	return release(me, grant, true);
+	struct vb_claim *c = grant->claim;
+	int err;
+
+	if (vb_unlikely(!vb_claim_is_held(me, grant)))
+		return vb_claim_not_held("a release", grant);
+	vb_observe_begin(me, VB_ACT_RELEASE, c->lock, c->mode, c);
+	err = vb_claim_release_now(me, c);
+	return vb_unlikely(err == -EINPROGRESS) ? err : released(me, grant, err);
 }
 
 static int run_release(void *arg)
@@ -574,7 +582,7 @@ static VB_NOINLINE int release_kept(struct vb_lock_client *me, struct vb_grant *
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(me->ep->sched);
-	return release(me, grant, false);
+	return release(me, grant);
 }
 
 int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
@@ -583,7 +591,7 @@ int vb_lock_release(struct vb_lock_client *me, struct vb_grant *grant)
 		return -EINVAL;
 	if (vb_unlikely(vb_sched_quick != me->ep->sched))
 		return release_kept(me, grant);
-	return release(me, grant, false);
+	return release(me, grant);
 }
 
 /* -EINVAL unless all are held, each once.  Those that are looked at are marked meanwhile. */
@@ -663,7 +671,7 @@ int vb_lock_release_all(struct vb_lock_client *me, struct vb_grant grants[], uns
 	if (me->space->ops->release_all != NULL)
 		return release_together(me, grants, n);
 	for (unsigned i = n; i-- > 0;)
-		err = worse(err, release(me, &grants[i], false));
+		err = worse(err, release(me, &grants[i]));
 	return err;
 }
 

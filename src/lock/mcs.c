@@ -151,7 +151,7 @@ int mcs_try(struct vb_lock_client *me, struct vb_claim *c)
 }
 
 /* Sets the word to free if we are still the last.  0: it is free; -EAGAIN: there is a successor. */
-static int mcs_leave(struct vb_lock_client *me, struct vb_claim *c, bool *unsure)
+static inline int mcs_leave(struct vb_lock_client *me, struct vb_claim *c, bool *unsure)
 {
 	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
 	uint64_t seen;
@@ -162,7 +162,7 @@ static int mcs_leave(struct vb_lock_client *me, struct vb_claim *c, bool *unsure
 	return seen == g->self || (*unsure && seen == MCS_FREE) ? 0 : -EAGAIN;
 }
 
-static bool mcs_knows_next(struct vb_lock_client *me, struct vb_claim *c)
+static inline bool mcs_knows_next(struct vb_lock_client *me, struct vb_claim *c)
 {
 	struct mcs_claim *g = vb_claim_as(struct mcs_claim, c);
 
