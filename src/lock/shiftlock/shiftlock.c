@@ -644,7 +644,7 @@ static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 	return 0;
 }
 
-static int release_writer(struct vb_lock_client *me, struct vb_claim *c, bool now)
+static inline int release_writer(struct vb_lock_client *me, struct vb_claim *c, bool now)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	const struct vb_u128 mask = {.lo = SL_TAIL_MASK, .hi = UINT64_MAX};
@@ -727,7 +727,7 @@ static int leave(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 *
 					   old);
 }
 
-static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
+static inline int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	unsigned refused = 0;
@@ -752,7 +752,7 @@ static int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 	return 0;
 }
 
-static int release(struct vb_lock_client *me, struct vb_claim *c, bool now)
+static inline int release(struct vb_lock_client *me, struct vb_claim *c, bool now)
 {
 	if (vb_unlikely(sl_is_plain(me->space)) &&
 	    is_gone(me->space, c->valid_until_ns, vb_ep_now(me->ep)))
