@@ -28,11 +28,12 @@
  * Waiting.  Functions and calls on a host take turns as on a ring ("Where it runs" in verbena/async.h):
  * one that waits in Verbena does not keep others from running; one that waits by other means, or
  * computes, does.  Calls begin in the order in which they came.  A timeout counts from the call.  A
- * caller that sleeps is not disturbed by signals, whose handlers run meanwhile; what is to be cancelled
- * is started on a ring of the host (vb_host_ring_open), and cancelled by any thread.  From within a call
- * on a ring or on another host a call that would have to wait for this host is -EDEADLK (where it
- * returns no error, it says so and does nothing): start it on a ring of this host.  Each call needs a
- * stack there: without memory for one it is -ENOMEM and has not been made, a release either.
+ * caller that sleeps is not disturbed by signals, whose handlers run meanwhile, and ended by
+ * pthread_cancel only when its call is over; what is to be cancelled is started on a ring of the host
+ * (vb_host_ring_open), and cancelled by any thread.  From within a call on a ring or on another host a
+ * call that would have to wait for this host is -EDEADLK (where it returns no error, it says so and does
+ * nothing): start it on a ring of this host.  Each call needs a stack there: without memory for one it is
+ * -ENOMEM and has not been made, a release either.
  *
  * What it costs.  Two wake-ups for each call, some 10 us where cores are idle.  Who has work enough for
  * a thread of its own keeps a client of its own, whose free lock costs a small part of that on `shm`.  A
@@ -133,8 +134,9 @@ int vb_host_client_open(struct vb_host *host, struct vb_lock_space *space, uint1
  * under way, VB_STARTED, and its completion has every other result: also -EBUSY and -ENOMEM, and of
  * vb_lock_keep_start what else would be told at once.  -ENOSPC bounds what may be under way; there is no
  * other queue.  vb_ring_reap only takes; vb_ring_wait sleeps until somebody can reap, also where another
- * thread reaps first, and -ENOENT is told when nothing is left.  A call is -VB_EFOREIGN with a client
- * that is not this host's, or in a forked child.  Reaping, waiting, arming and closing from within a
+ * thread reaps first, and -ENOENT is told when nothing is left; until those that sleep there have
+ * returned, closing is -EBUSY.  A call is -VB_EFOREIGN with a client that is not this host's, or in a
+ * forked child.  Reaping, waiting, arming and closing from within a
  * call on a ring or a host are -EDEADLK.
  *
  * The errors of vb_ring_open, and

@@ -102,6 +102,19 @@ void vb_host_drop(struct vb_host *h)
 	__atomic_fetch_sub(&h->open, 1, __ATOMIC_RELEASE);
 }
 
+int vb_host_defer_end(void)
+{
+	int before;
+
+	(void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	return before;
+}
+
+void vb_host_allow_end(int before)
+{
+	(void)pthread_setcancelstate(before, NULL);
+}
+
 static void wait_for(uint32_t *flag)
 {
 	while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0)
@@ -339,7 +352,7 @@ int vb_host_close(struct vb_host *h)
 {
 	struct last last = {.post.run = end, .host = h};
 	uint32_t open, visits;
-	int err;
+	int err, before;
 
 	if (h == NULL)
 		return 0;
@@ -358,7 +371,9 @@ int vb_host_close(struct vb_host *h)
 			       open, visits);
 	vb_host_post(h, &last.post);
 	raise_flag(&h->closed);
+	before = vb_host_defer_end();
 	pthread_join(h->thread, NULL);
+	vb_host_allow_end(before);
 	free(h);
 	return 0;
 }

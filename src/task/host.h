@@ -31,6 +31,10 @@ int vb_host_check_outside(void);
 int vb_host_run(struct vb_host *h, struct vb_task **caller, int (*call)(void *arg), void *arg);
 /* Waits until what was posted before has been run.  Not on the host. */
 void vb_host_flush(struct vb_host *h);
+/* pthread_cancel does not end the calling thread from here on, until what was before is allowed again: who waits for
+ * others, and has a lock, gives it back first. */
+int vb_host_defer_end(void);
+void vb_host_allow_end(int before);
 /* Something is open on it, or no more. */
 void vb_host_hold(struct vb_host *h);
 void vb_host_drop(struct vb_host *h);

@@ -45,7 +45,8 @@ struct vb_ring {
 	struct vb_host *host; /* NULL: a thread's own */
 	uint32_t forks;
 	uint32_t depth;
-	uint32_t mask; /* of the queue's places */
+	uint32_t n_ops; /* the depth; on a host twice that, see hosted_cancel */
+	uint32_t mask;  /* of the queue's places */
 	size_t stack_bytes;
 	int fd;
 
@@ -244,6 +245,8 @@ static void hosted_begin(struct vb_post *post)
 
 	if (err)
 		hosted_end(op, err);
+	else if (op->early)
+		vb_task_cancel(op->task);
 }
 
 static int hosted_go(struct vb_ring_op *op, uint64_t *id)
@@ -253,6 +256,7 @@ static int hosted_go(struct vb_ring_op *op, uint64_t *id)
 	/* Once it is posted it may have ended. */
 	if (id)
 		*id = id_of(op);
+	op->early = false;
 	pthread_mutex_lock(&r->lock);
 	op->live = true;
 	r->under_way++;
@@ -338,13 +342,21 @@ static void hosted_cancel_now(struct vb_post *post)
 	if (!live)
 		put_back(op);
 	pthread_mutex_unlock(&r->lock);
-	if (live)
+	/* Whoever has guessed its id can have been faster than its starter. */
+	if (live && op->task == NULL)
+		op->early = true;
+	else if (live)
 		vb_task_cancel(op->task);
 }
 
+/*
+ * How many places may there be of calls that have ended, and been reaped, and whose cancellation has not been run?  All
+ * of them had begun when the host last took what was posted, so they were under way together: the depth.  Whoever is
+ * started since begins behind their cancellations.
+ */
 static int hosted_cancel(struct vb_ring *r, uint64_t id)
 {
-	struct vb_ring_op *op = (uint32_t)id < r->depth ? &r->ops[(uint32_t)id] : NULL;
+	struct vb_ring_op *op = (uint32_t)id < r->n_ops ? &r->ops[(uint32_t)id] : NULL;
 	bool live, post = false;
 
 	if (op == NULL)
@@ -376,7 +388,7 @@ int vb_ring_cancel(struct vb_ring *r, uint64_t id)
 	if (r->host != NULL)
 		return hosted_cancel(r, id);
 	VB_SCHED_INSIDE(r->sched);
-	op = (uint32_t)id < r->depth ? &r->ops[(uint32_t)id] : NULL;
+	op = (uint32_t)id < r->n_ops ? &r->ops[(uint32_t)id] : NULL;
 	if (op == NULL || op->turn != id >> 32 || op->task == NULL)
 		return -ENOENT;
 	vb_task_cancel(op->task);
@@ -403,9 +415,9 @@ int vb_ring_reap(struct vb_ring *r, struct vb_completion done[], unsigned most)
 		done[n++] = r->done[r->tail & r->mask];
 		r->tail++;
 	}
-	unlock(r);
-	/* The places are free: whoever takes one writes behind our reads. */
+	/* The places are free: whoever takes one writes behind our reads, and whoever finds none taken closes. */
 	__atomic_fetch_sub(&r->open, n, __ATOMIC_RELEASE);
+	unlock(r);
 	return (int)n;
 }
 
@@ -420,7 +432,7 @@ static int hosted_wait(struct vb_ring *r, uint64_t timeout_ns)
 	uint64_t until_ns = end_of(vb_clock_gettime_ns(), timeout_ns);
 	const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000ull),
 				       .tv_nsec = (long)(until_ns % 1000000000ull)};
-	int err = 0;
+	int err = 0, before = vb_host_defer_end();
 
 	pthread_mutex_lock(&r->lock);
 	r->sleepers++;
@@ -435,7 +447,9 @@ static int hosted_wait(struct vb_ring *r, uint64_t timeout_ns)
 	if (!is_empty(r))
 		err = 0;
 	r->sleepers--;
+	/* The last touch: who has waited for that closes the ring. */
 	pthread_mutex_unlock(&r->lock);
+	vb_host_allow_end(before);
 	return err;
 }
 
@@ -474,13 +488,14 @@ int vb_ring_arm(struct vb_ring *r)
 {
 	bool any;
 	uint64_t times;
-	int err;
+	int err, before;
 
 	if (vb_any_null(r))
 		return -EINVAL;
 	err = check_owner(r);
 	if (err)
 		return err;
+	before = vb_host_defer_end();
 	lock(r);
 	if (__atomic_exchange_n(&r->rung, false, __ATOMIC_SEQ_CST))
 		(void)!read(r->fd, &times, sizeof(times));
@@ -489,6 +504,7 @@ int vb_ring_arm(struct vb_ring *r)
 	if (any)
 		__atomic_store_n(&r->armed, false, __ATOMIC_SEQ_CST);
 	unlock(r);
+	vb_host_allow_end(before);
 	if (any || r->host != NULL)
 		return any ? -EAGAIN : 0;
 	err = vb_keeper_go(r->sched);
@@ -535,15 +551,16 @@ static uint32_t places(uint32_t depth)
 }
 
 /* Without a scheduler. */
-static int ring_new(const struct vb_ring_params *params, struct vb_ring **out)
+static int ring_new(const struct vb_ring_params *params, bool hosted, struct vb_ring **out)
 {
 	struct vb_ring *r = calloc(1, sizeof(*r));
 
 	if (r == NULL)
 		return vb_fail(-ENOMEM, "no memory for a ring");
 	r->depth = params->depth != 0 ? params->depth : DEPTH_DEFAULT;
+	r->n_ops = hosted ? 2 * r->depth : r->depth;
 	r->mask = places(r->depth) - 1;
-	r->ops = calloc(r->depth, sizeof(r->ops[0]));
+	r->ops = calloc(r->n_ops, sizeof(r->ops[0]));
 	r->done = calloc((size_t)r->mask + 1, sizeof(r->done[0]));
 	r->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (r->ops == NULL || r->done == NULL || r->fd < 0) {
@@ -555,7 +572,7 @@ static int ring_new(const struct vb_ring_params *params, struct vb_ring **out)
 	}
 	r->forks = vb_forks;
 	r->stack_bytes = params->stack_bytes;
-	for (uint32_t i = r->depth; i-- > 0;) {
+	for (uint32_t i = r->n_ops; i-- > 0;) {
 		r->ops[i].ring = r;
 		put_back(&r->ops[i]);
 	}
@@ -581,7 +598,7 @@ int vb_ring_open(const struct vb_ring_params *params, struct vb_ring **out)
 		err = vb_fail(-EINVAL, "a function on a host opens no ring of its thread, which "
 				       "never reaps: call vb_host_ring_open");
 	if (!err)
-		err = ring_new(params, &r);
+		err = ring_new(params, false, &r);
 	if (err)
 		return err;
 	r->sched = r->face.own = vb_sched_self();
@@ -604,7 +621,7 @@ int vb_host_ring_open(struct vb_host *h, const struct vb_ring_params *params, st
 	if (!err)
 		err = check_params(params);
 	if (!err)
-		err = ring_new(params, &r);
+		err = ring_new(params, true, &r);
 	if (err)
 		return err;
 	r->sched = vb_host_sched(h);
@@ -619,9 +636,20 @@ int vb_host_ring_open(struct vb_host *h, const struct vb_ring_params *params, st
 	return 0;
 }
 
+/* On a host: threads that sleep in vb_ring_wait, or are just being woken. */
+static unsigned sleepers(struct vb_ring *r)
+{
+	unsigned n;
+
+	lock(r);
+	n = r->sleepers;
+	unlock(r);
+	return n;
+}
+
 int vb_ring_close(struct vb_ring *r)
 {
-	uint32_t open;
+	uint32_t open, waiting;
 	int err;
 
 	if (r == NULL)
@@ -638,6 +666,12 @@ int vb_ring_close(struct vb_ring *r)
 			"%u calls of this ring are under way or not reaped: cancel them, wait "
 			"and reap, then close it again",
 			open);
+	waiting = sleepers(r);
+	if (waiting > 0)
+		return vb_fail(-EBUSY,
+			       "%u threads wait on this ring: close it again when they have "
+			       "returned",
+			       waiting);
 	if (r->host != NULL)
 		vb_host_flush(r->host);
 	ring_free(r);

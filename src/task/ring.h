@@ -26,6 +26,7 @@ struct vb_ring_op {
 	bool starting; /* its starter will see that it has ended */
 	bool live;     /* of a host's ring: it has been posted, and has not ended */
 	bool told;     /* of a host's ring: `cancel` has been posted, and not been run */
+	bool early;    /* of a host's ring, its thread's: `cancel` has been run before `begin` */
 };
 
 /* The part of a ring that inline functions see. */
