@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <verbena/verbena.h>
@@ -40,17 +41,31 @@ const struct vb_command *const vb_commands[] = {
 
 /*
  * The first signal asks for an early end: the driver stops the clients, takes down the segment and
- * reports what it has.  A second one of SIGINT or SIGTERM means it, and kills.  SIGPIPE (the reader
- * of our output has left) and SIGHUP end a run in the same orderly way, because dying of them would
- * leave shared memory behind.
+ * reports what it has.  A second one of SIGINT or SIGTERM means it, and kills; but one that comes at once is
+ * the first once more: timeout(1) tells its child, and then all of its group.  SIGPIPE (the reader of our
+ * output has left) and SIGHUP end a run in the same orderly way, because dying of them would leave shared
+ * memory behind.
  */
+#define SAME_SIGNAL_NS 500000000ull
+
 static volatile sig_atomic_t reader_left;
+static volatile uint64_t first_signal_ns;
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
 
 static void on_signal(int sig)
 {
 	if (sig == SIGPIPE)
 		reader_left = 1;
 	if (vb_interrupted && (sig == SIGINT || sig == SIGTERM)) {
+		if (now_ns() - first_signal_ns < SAME_SIGNAL_NS)
+			return;
 		signal(sig, SIG_DFL);
 		raise(sig);
 		return;
@@ -59,6 +74,8 @@ static void on_signal(int sig)
 		(void)unlink(vb_interrupt_unlinks);
 		_exit(0);
 	}
+	if (!vb_interrupted)
+		first_signal_ns = now_ns();
 	vb_interrupted = true;
 }
 

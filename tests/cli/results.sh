@@ -135,6 +135,28 @@ is 'interrupted: exit status 130' [ "$status" = 130 ]
 is_json 'interrupted: the JSON is whole' "$head_filter and .runs[0].lock == \"cas\""
 is 'interrupted: no shared memory is left' [ ! -e "/dev/shm/verbena.interrupted-$$" ]
 
+# As timeout(1) does it: its child, and at once the whole group, workers and all.  That is one end.
+for fabric in shm tcp; do
+	json=$work/$fabric.both.json
+	setsid "$verbena" bench lock --fabric $fabric --lock dslr --procs 2 --clients 4 --duration 60s \
+		--json "$json" >"$work/out" 2>"$work/err" </dev/null &
+	pid=$!
+	tries=0
+	while [ "$(pgrep -c -P $pid)" -lt 1 ] && [ $tries -lt 600 ]; do
+		sleep 0.1
+		tries=$((tries + 1))
+	done
+	kill -TERM $pid
+	env true # so that the first has arrived
+	kill -TERM -$pid
+	wait $pid
+	status=$?
+	is 'a group is told to end: exit status 130' [ "$status" = 130 ]
+	is_json 'a group is told to end: nobody has died of it' \
+		"$head_filter and .interrupted and (.runs[0] | .stalled == null and .workers_killed == 0)"
+	is 'a group is told to end: nothing else is left' [ "$(ls "$json"*)" = "$json" ]
+done
+
 # A lock without recovery whose holder is killed: the dead holder is named, exit status 4.  Which of
 # the two workers holds is chance, so a few attempts.
 attempt=0

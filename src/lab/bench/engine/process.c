@@ -12,10 +12,11 @@
 
 void vb_bench_child(pid_t parent)
 {
-	/* The terminal's Ctrl-C reaches us too: the parent decides what it means. */
+	/* The terminal's Ctrl-C reaches us too, and what timeout(1) or a service manager sends to all of us: the parent
+	 * decides what it means. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGTERM, SIG_DFL);
+	signal(SIGTERM, SIG_IGN);
 	signal(SIGPIPE, SIG_DFL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
