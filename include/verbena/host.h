@@ -20,10 +20,12 @@
  *
  * Whose it is.  A client stays one party, whichever threads call it, and has one call under way at a
  * time: another one meanwhile is -EBUSY and does nothing, also a release (but for vb_lock_valid,
- * vb_lock_client_age and those that any thread may make).  So a program has a client for each of those
- * that may hold or wait for locks at the same time (a session, a request that is served), and hands it
- * on with the work, or takes one from a pool of its own (examples/hosted.c).  Who hands a client on does
- * so as with any other memory: what it has done is done for the next one.
+ * vb_lock_client_age and those that any thread may make).  That holds of a call that a function on the host
+ * makes, too, and of a coordinator's, which vb_txn_run is from its beginning to its end.  So a program
+ * has a client for each of those that may hold or wait for locks at the same time (a session, a request
+ * that is served), and hands it on with the work, or takes one from a pool of its own
+ * (examples/hosted.c).  Who hands a client on does so as with any other memory: what it has done is done
+ * for the next one.
  *
  * Waiting.  Functions and calls on a host take turns as on a ring ("Where it runs" in verbena/async.h):
  * one that waits in Verbena does not keep others from running; one that waits by other means, or

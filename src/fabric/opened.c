@@ -92,8 +92,8 @@ static int check_caller(const struct vb_ep *ep)
 	if (caller == NULL || caller == vb_task_self())
 		return 0;
 	return vb_fail(-EBUSY,
-		       "a call of this client is under way on a ring: it has one at a time; "
-		       "wait for its end, or cancel it");
+		       "a call of this client or coordinator is under way, on a ring or a host or "
+		       "in a function there: it has one at a time; wait for its end, or cancel it");
 }
 
 int vb_ep_foreign(const struct vb_ep *ep)
@@ -103,6 +103,24 @@ int vb_ep_foreign(const struct vb_ep *ep)
 	return err != 0 || vb_likely(__atomic_load_n(&ep->caller, __ATOMIC_RELAXED) == NULL)
 		       ? err
 		       : check_caller(ep);
+}
+
+/* Entering may give others a turn: it comes first. */
+struct vb_ep_call vb_ep_call_slow(struct vb_ep *ep)
+{
+	struct vb_ep_call call = {.err = vb_ep_foreign_thread(ep)};
+
+	if (call.err)
+		return call;
+	call.inside = vb_sched_guard(ep->sched);
+	call.err = check_caller(ep);
+	if (call.err)
+		vb_ep_call_outside(&call);
+	else if (__atomic_load_n(&ep->caller, __ATOMIC_RELAXED) == NULL) {
+		__atomic_store_n(&ep->caller, vb_task_self(), __ATOMIC_RELAXED);
+		call.ep = ep;
+	}
+	return call;
 }
 
 int vb_ep_foreign_thread(const struct vb_ep *ep)

@@ -57,6 +57,43 @@ static inline int vb_ep_check_thread(const struct vb_ep *ep)
 	return vb_likely(vb_sched_quick == ep->sched) ? 0 : vb_ep_foreign_thread(ep);
 }
 
+/*
+ * A call of a client or coordinator, from here to the end of the block: inside its thread's scheduler
+ * (VB_SCHED_INSIDE), and the only one that it has, whichever of that thread's tasks makes it.  `err` is what vb_ep_check
+ * says; then there is no call.  Calls in it, of the same task, are part of it.  A thread with nothing under way has
+ * nobody else who could call.
+ */
+struct vb_ep_call {
+	struct vb_sched *inside;
+	struct vb_ep *ep;
+	int err;
+};
+
+struct vb_ep_call vb_ep_call_slow(struct vb_ep *ep);
+
+static inline struct vb_ep_call vb_ep_call_begin(struct vb_ep *ep)
+{
+	return vb_likely(vb_sched_quick == ep->sched) ? (struct vb_ep_call){.err = 0}
+						      : vb_ep_call_slow(ep);
+}
+
+/* It is still the only one, but its thread goes elsewhere between those that are in it. */
+static inline void vb_ep_call_outside(struct vb_ep_call *call)
+{
+	vb_sched_unguard(&call->inside);
+	call->inside = NULL;
+}
+
+static inline void vb_ep_call_end(struct vb_ep_call *call)
+{
+	if (vb_unlikely(call->ep != NULL))
+		__atomic_store_n(&call->ep->caller, NULL, __ATOMIC_RELAXED);
+	vb_sched_unguard(&call->inside);
+}
+
+#define VB_EP_CALL(call, ep)                                                                       \
+	struct vb_ep_call call __attribute__((cleanup(vb_ep_call_end))) = vb_ep_call_begin(ep)
+
 /* It is a host's, and this is another thread of its process: the call goes there (vb_host_run). */
 static inline bool vb_ep_is_away(const struct vb_ep *ep)
 {

@@ -186,8 +186,6 @@ static int run_acquire(void *arg)
 static VB_NOINLINE int acquire_kept(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 				    uint32_t leases, uint64_t timeout_ns, struct vb_grant *out)
 {
-	int err;
-
 	if (vb_ep_is_away(me->ep))
 		return vb_lock_visit(
 			run_acquire,
@@ -197,10 +195,9 @@ static VB_NOINLINE int acquire_kept(struct vb_lock_client *me, uint64_t lock, en
 						.hold_ns = leases * me->space->lease_ns,
 						.until_ns = vb_lock_visit_until(me, timeout_ns),
 						.mode = mode});
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	return acquire(me, lock, mode, leases, timeout_ns, out);
 }
 
@@ -311,16 +308,13 @@ int vb_lock_try_now(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 static VB_NOINLINE int try_kept(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 				struct vb_grant *out)
 {
-	int err;
-
 	if (vb_ep_is_away(me->ep))
 		return vb_lock_visit(run_try,
 				     &(struct vb_lock_visit){
 					     .me = me, .grant = out, .lock = lock, .mode = mode});
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	return try_acquire(me, lock, mode, out);
 }
 
@@ -436,8 +430,6 @@ static int run_convert(void *arg)
 int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mode mode,
 		    uint64_t timeout_ns)
 {
-	int err;
-
 	if (vb_any_null(me, grant))
 		return -EINVAL;
 	if (vb_ep_is_away(me->ep))
@@ -447,10 +439,9 @@ int vb_lock_convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_m
 						.grant = grant,
 						.until_ns = vb_lock_visit_until(me, timeout_ns),
 						.mode = mode});
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	return convert(me, grant, mode, timeout_ns);
 }
 
@@ -509,8 +500,6 @@ static int run_renew(void *arg)
 
 int vb_lock_renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t timeout_ns)
 {
-	int err;
-
 	if (vb_any_null(me, grant))
 		return -EINVAL;
 	if (vb_ep_is_away(me->ep))
@@ -519,10 +508,9 @@ int vb_lock_renew(struct vb_lock_client *me, struct vb_grant *grant, uint64_t ti
 			&(struct vb_lock_visit){.me = me,
 						.grant = grant,
 						.until_ns = vb_lock_visit_until(me, timeout_ns)});
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	return renew(me, grant, timeout_ns);
 }
 
@@ -573,15 +561,12 @@ static int run_release(void *arg)
 
 static VB_NOINLINE int release_kept(struct vb_lock_client *me, struct vb_grant *grant)
 {
-	int err;
-
 	if (vb_ep_is_away(me->ep))
 		return vb_lock_visit(run_release,
 				     &(struct vb_lock_visit){.me = me, .grant = grant});
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	return release(me, grant);
 }
 
@@ -661,10 +646,9 @@ int vb_lock_release_all(struct vb_lock_client *me, struct vb_grant grants[], uns
 	if (vb_ep_is_away(me->ep))
 		return vb_lock_visit(run_release_all,
 				     &(struct vb_lock_visit){.me = me, .grant = grants, .n = n});
-	err = vb_ep_check(me->ep);
-	if (err || n == 0)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err || n == 0)
+		return call.err;
 	err = check_grants(me, grants, n);
 	if (err)
 		return err;
@@ -716,17 +700,14 @@ static int run_holder(void *arg)
 
 int vb_lock_holder(struct vb_lock_client *me, uint64_t lock, struct vb_holder *out)
 {
-	int err;
-
 	if (vb_any_null(me, out))
 		return -EINVAL;
 	if (vb_ep_is_away(me->ep))
 		return vb_lock_visit(
 			run_holder, &(struct vb_lock_visit){.me = me, .holder = out, .lock = lock});
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	return ask_for_holder(me, lock, out);
 }
 
@@ -761,9 +742,9 @@ void vb_lock_client_begin(struct vb_lock_client *me, uint64_t age_ns)
 		(void)vb_lock_visit(run_begin, &(struct vb_lock_visit){.me = me, .age = age_ns});
 		return;
 	}
-	if (vb_ep_check(me->ep) != 0)
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
 		return;
-	VB_SCHED_INSIDE(me->ep->sched);
 	me->age = age_ns != 0 ? age_ns : vb_lock_age_now(me);
 	me->age_given = true;
 }

@@ -466,15 +466,12 @@ static int look(struct vb_names *d, struct vb_lock_client *me, const struct want
 
 static int check_client(const struct vb_names *d, const struct vb_lock_client *me)
 {
-	int err = vb_ep_check(me->ep);
-
-	if (err == 0 && me->space != d->space)
-		err = vb_fail(
-			-EINVAL,
-			"the names of lock space '%s', by a client that was opened on another "
-			"space or opening of it",
-			d->space->name);
-	return err;
+	if (me->space == d->space)
+		return 0;
+	return vb_fail(-EINVAL,
+		       "the names of lock space '%s', by a client that was opened on another "
+		       "space or opening of it",
+		       d->space->name);
 }
 
 /* By another thread, of a client on a host: the call is made there (lock/visit.h). */
@@ -519,7 +516,8 @@ static int lock_of(struct vb_names *d, struct vb_lock_client *me, const void *na
 							       .bytes = bytes,
 							       .gives = gives,
 							       .found = lock});
-	err = check_client(d, me);
+	VB_EP_CALL(call, me->ep);
+	err = call.err != 0 ? call.err : check_client(d, me);
 	if (err)
 		return err;
 	if (bytes == 0 || bytes > d->bytes)
@@ -535,7 +533,6 @@ static int lock_of(struct vb_names *d, struct vb_lock_client *me, const void *na
 		return 0;
 	}
 	spell(&w);
-	VB_SCHED_INSIDE(me->ep->sched);
 	err = look(d, me, &w, gives, lock);
 	if (err == 0)
 		remember(d, &w, *lock);
@@ -600,7 +597,8 @@ int vb_names_of(struct vb_names *d, struct vb_lock_client *me, uint64_t lock, vo
 							  .out = name,
 							  .bytes = room,
 							  .filled = bytes});
-	err = check_client(d, me);
+	VB_EP_CALL(call, me->ep);
+	err = call.err != 0 ? call.err : check_client(d, me);
 	if (err)
 		return err;
 	if (lock >= d->names)
@@ -608,7 +606,6 @@ int vb_names_of(struct vb_names *d, struct vb_lock_client *me, uint64_t lock, vo
 			       "lock %" PRIu64 " of lock space '%s': locks 0 to %" PRIu64
 			       " are given to names",
 			       lock, d->space->name, d->names - 1);
-	VB_SCHED_INSIDE(me->ep->sched);
 	node = (uint16_t)(lock % d->space->servers);
 	err = read_words(d, me,
 			 d->base[node] + lock / d->space->servers * d->words * sizeof(uint64_t),
@@ -671,10 +668,10 @@ int vb_names_each(struct vb_names *names, struct vb_lock_client *client, vb_name
 		return go_and_ask(
 			run_each,
 			&(struct asked){.names = names, .me = client, .fn = fn, .user = user});
-	err = check_client(names, client);
+	VB_EP_CALL(call, client->ep);
+	err = call.err != 0 ? call.err : check_client(names, client);
 	if (err)
 		return err;
-	VB_SCHED_INSIDE(client->ep->sched);
 	for (uint16_t node = 0; node < names->space->servers && err == 0; node++)
 		err = each_of(names, client, node, fn, user);
 	return err;

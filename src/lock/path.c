@@ -156,10 +156,9 @@ int vb_lock_acquire_path(struct vb_lock_client *me, const uint64_t *path, unsign
 	w.until_ns = vb_lock_visit_until(me, timeout_ns);
 	if (vb_ep_is_away(me->ep))
 		return vb_host_run(me->ep->host, &me->ep->caller, run_path, &w);
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	err = check_path(me, path, n, mode);
 	if (err)
 		return err;

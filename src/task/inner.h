@@ -203,6 +203,9 @@ bool vb_keeper_inherit(struct vb_sched *s);
 /* Background work that is a call on a ring: no other call of the thread is quick meanwhile. */
 void vb_sched_call_begin(struct vb_sched *s);
 void vb_sched_call_end(struct vb_sched *s);
+/* Nor while one runs of which it is not known yet whether it will be. */
+bool vb_sched_slow_begin(struct vb_sched *s);
+void vb_sched_slow_end(struct vb_sched *s, bool quick);
 /* The owner goes, and the keeper need not look whether he does.  0, or -ENOMEM, said: there is none. */
 int vb_keeper_go(struct vb_sched *s);
 /* Whether he has, and has not come back since.  By the owner. */

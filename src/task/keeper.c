@@ -281,6 +281,22 @@ int vb_keeper_go(struct vb_sched *s)
 	return vb_sched_lent == s || s->background == 0 ? 0 : -ENOMEM;
 }
 
+bool vb_sched_slow_begin(struct vb_sched *s)
+{
+	bool quick = vb_sched_quick == s;
+
+	if (quick)
+		vb_sched_quick = NULL;
+	return quick;
+}
+
+void vb_sched_slow_end(struct vb_sched *s, bool quick)
+{
+	/* It may have started others, or left something behind. */
+	if (quick && s->calls_open == 0 && !s->face.kept)
+		vb_sched_quick = vb_sched_mine;
+}
+
 void vb_sched_call_begin(struct vb_sched *s)
 {
 	/* Not only by being kept: there is no keeper in virtual time, nor where no thread could be made. */

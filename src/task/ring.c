@@ -271,6 +271,7 @@ int vb_ring_go(struct vb_ring_op *op, uint64_t *id)
 	struct vb_ring *r = op->ring;
 	const struct vb_task_params params = {.name = "a call on a ring",
 					      .stack_bytes = r->stack_bytes};
+	bool quick, ended;
 	int err;
 
 	if (r->host != NULL)
@@ -279,7 +280,10 @@ int vb_ring_go(struct vb_ring_op *op, uint64_t *id)
 	if (err)
 		return conclude(op, err);
 	op->starting = true;
-	if (vb_task_run_now(op->task) && op->task == NULL)
+	quick = vb_sched_slow_begin(r->sched);
+	ended = vb_task_run_now(op->task) && op->task == NULL;
+	vb_sched_slow_end(r->sched, quick);
+	if (ended)
 		return conclude(op, op->result);
 	op->starting = false;
 	/* Until its turn comes, too. */

@@ -67,6 +67,11 @@ int vb_txn_run_with(struct vb_coordinator *me, const struct vb_txn_params *param
 
 	if (vb_any_null(me, params, body))
 		return -EINVAL;
+	/* Also between its calls, where the body waits for something else. */
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
+	vb_ep_call_outside(&call);
 	p = *params;
 	for (unsigned i = 0; tries == 0 || i < tries; i++) {
 		int err = 0;

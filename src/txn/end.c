@@ -75,9 +75,11 @@ int vb_txn_end_by(struct vb_txn *t, enum vb_txn_cause cause, int error)
 
 void vb_txn_abort(struct vb_coordinator *me)
 {
-	if (vb_any_null(me) || vb_ep_check(me->ep) != 0 || me->txn.phase != VB_TXN_OPEN)
+	if (vb_any_null(me))
 		return;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err || me->txn.phase != VB_TXN_OPEN)
+		return;
 	vb_txn_doom(&me->txn, VB_TXN_USER, 0);
 	vb_txn_clean(&me->txn);
 }
@@ -163,14 +165,11 @@ static int commit(struct vb_coordinator *me)
 
 int vb_txn_commit(struct vb_coordinator *me)
 {
-	int err;
-
 	if (vb_any_null(me))
 		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	return commit(me);
 }
 

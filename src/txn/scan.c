@@ -359,10 +359,9 @@ int vb_txn_scan(struct vb_coordinator *me, struct vb_table *table, const struct 
 
 	if (vb_any_null(me, table, range, n) || (room > 0 && vb_any_null(rows)))
 		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	err = vb_txn_check_call(&me->txn, table);
 	if (err)
 		return err;

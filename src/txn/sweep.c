@@ -248,14 +248,13 @@ static int free_places(struct sweep *w, uint16_t node)
 int vb_db_recover(struct vb_coordinator *me, uint16_t node, uint64_t *freed)
 {
 	struct sweep w = {.me = me};
-	int err;
+	int err = 0;
 
 	if (vb_any_null(me, freed))
 		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	w.patience_ns = me->db->patience_ns;
 	if (me->txn.phase == VB_TXN_OPEN)
 		return vb_fail(-EBUSY, "a transaction is under way: commit or abort it first");

@@ -141,14 +141,11 @@ int vb_txn_begin(struct vb_coordinator *me)
 
 int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *params)
 {
-	int err;
-
 	if (vb_any_null(me, params))
 		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	return begin(me, params);
 }
 
@@ -508,12 +505,12 @@ static inline void *at_hand(struct vb_coordinator *me, const struct vb_table *ta
 static VB_NOINLINE int give(struct vb_coordinator *me, struct vb_table *table, uint64_t key,
 			    bool write, void **out)
 {
+	VB_EP_CALL(call, me->ep);
 	struct reach r;
-	int err = vb_ep_check(me->ep);
+	int err;
 
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	if (call.err)
+		return call.err;
 	err = reach(me, table, key, write, false, &r);
 	if (err)
 		return err;
@@ -570,10 +567,9 @@ int vb_txn_write(struct vb_coordinator *me, struct vb_table *table, uint64_t key
 
 	if (vb_any_null(me, table, record))
 		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	err = reach(me, table, key, true, true, &r);
 	if (err)
 		return err;
@@ -616,10 +612,9 @@ int vb_txn_insert(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 
 	if (vb_any_null(me, table, record))
 		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	/* In the order in which a scan takes them: else either may wait for the other. */
 	err = write_range(me, table, key, &range);
 	if (err == 0)
@@ -640,10 +635,9 @@ int vb_txn_delete(struct vb_coordinator *me, struct vb_table *table, uint64_t ke
 
 	if (vb_any_null(me, table))
 		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	err = reach(me, table, key, true, true, &r);
 	if (err)
 		return err;
@@ -745,10 +739,9 @@ int vb_txn_declare(struct vb_coordinator *me, const struct vb_txn_key *keys, uns
 
 	if (vb_any_null(me) || (n > 0 && vb_any_null(keys)))
 		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	t = &me->txn;
 	err = check_open(t);
 	if (err == 0)

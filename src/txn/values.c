@@ -230,10 +230,9 @@ int vb_values_get(struct vb_coordinator *me, struct vb_values *v, uint64_t key, 
 
 	if (vb_any_null(me, v, bytes) || (room_bytes > 0 && vb_any_null(buf)))
 		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	err = check_key(v, key);
 	if (err)
 		return err;
@@ -341,10 +340,9 @@ int vb_values_put(struct vb_coordinator *me, struct vb_values *v, uint64_t key, 
 
 	if (vb_any_null(me, v) || (bytes > 0 && vb_any_null(value)))
 		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	err = check_key(v, key);
 	if (err)
 		return err;
@@ -366,10 +364,9 @@ int vb_values_remove(struct vb_coordinator *me, struct vb_values *v, uint64_t ke
 
 	if (vb_any_null(me, v))
 		return -EINVAL;
-	err = vb_ep_check(me->ep);
-	if (err)
-		return err;
-	VB_SCHED_INSIDE(me->ep->sched);
+	VB_EP_CALL(call, me->ep);
+	if (call.err)
+		return call.err;
 	err = check_key(v, key);
 	if (err == 0)
 		err = length_now(me, v, key, &was, &record);

@@ -1,8 +1,221 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hosts and their callers' threads when programs go wrong: what is ended or closed at the wrong moment. */
+/* Hosts and their callers' threads when programs go wrong: what is used twice, ended or closed at the wrong moment. */
 #include <verbena/host.h>
 
 #include "host_world.h"
+
+/* ---- a client or coordinator that a function on the host uses ---- */
+
+static struct {
+	struct vb_lock_client *client;
+	uint32_t begun; /* atomic */
+} in;
+
+/* From then on the host's thread runs others only while this waits. */
+static int acquires(void *arg)
+{
+	struct vb_grant g;
+	int err;
+
+	(void)arg;
+	__atomic_store_n(&in.begun, 1, __ATOMIC_RELEASE);
+	err = vb_lock_acquire(in.client, 5, VB_EXCLUSIVE, VB_FOREVER_NS, &g);
+	return err != 0 ? err : vb_lock_release(in.client, &g);
+}
+
+static void *calls(void *fn)
+{
+	return (void *)(intptr_t)vb_host_call(w.host, *(vb_ring_fn *)fn, NULL);
+}
+
+static pthread_t in_thread(vb_ring_fn *fn)
+{
+	pthread_t thread;
+
+	__atomic_store_n(&in.begun, 0, __ATOMIC_RELAXED);
+	assert_int_equal(pthread_create(&thread, NULL, calls, fn), 0);
+	while (__atomic_load_n(&in.begun, __ATOMIC_ACQUIRE) == 0)
+		sched_yield();
+	return thread;
+}
+
+static void ended_well(pthread_t thread)
+{
+	void *result;
+
+	pthread_join(thread, &result);
+	assert_null(result);
+}
+
+/* Another call meanwhile, by whichever way it comes, is refused and does nothing. */
+static void refused_in_function(const char *lock)
+{
+	static vb_ring_fn fn = acquires;
+	struct vb_grant g = {.lock = 5};
+	pthread_t thread;
+
+	open_world("shm", lock);
+	in.client = client();
+	hold(5);
+	thread = in_thread(&fn);
+	quiet(true);
+	assert_int_equal(vb_lock_try(in.client, 6, VB_EXCLUSIVE, &g), -EBUSY);
+	assert_int_equal(vb_lock_acquire(in.client, 6, VB_EXCLUSIVE, MS, &g), -EBUSY);
+	assert_int_equal(vb_lock_release(in.client, &g), -EBUSY);
+	assert_int_equal(vb_host_call(w.host, acquires, NULL), -EBUSY);
+	assert_int_equal(start(in.client, 6, VB_FOREVER_NS, &g, NULL), VB_STARTED);
+	assert_int_equal(next(&g).result, -EBUSY);
+	vb_lock_client_close(in.client);
+	quiet(false);
+	let_go();
+	ended_well(thread);
+	assert_int_equal(vb_lock_try(in.client, 6, VB_EXCLUSIVE, &g), 0);
+	assert_int_equal(vb_lock_release(in.client, &g), 0);
+	vb_lock_client_close(in.client);
+	close_world();
+}
+
+static void test_client_in_function(void **state)
+{
+	(void)state;
+	refused_in_function("mcs");
+	refused_in_function("table");
+}
+
+/* On a ring of a thread's own, too. */
+static void test_client_on_ring(void **state)
+{
+	struct vb_lock_client *c;
+	struct vb_completion done;
+	struct vb_ring *own;
+	struct vb_grant g, other;
+
+	(void)state;
+	open_world("shm", "mcs");
+	c = client();
+	assert_int_equal(vb_lock_acquire(c, 5, VB_EXCLUSIVE, PATIENCE_NS, &g), 0);
+	assert_int_equal(vb_ring_open(NULL, &own), 0);
+	in.client = w.holder;
+	assert_int_equal(vb_ring_call(own, acquires, NULL, NULL, NULL), VB_STARTED);
+	quiet(true);
+	assert_int_equal(vb_ring_call(own, acquires, NULL, NULL, NULL), -EBUSY);
+	assert_int_equal(vb_lock_try(w.holder, 6, VB_EXCLUSIVE, &other), -EBUSY);
+	assert_int_equal(
+		vb_lock_acquire_start(own, w.holder, 6, VB_EXCLUSIVE, 0, &other, NULL, NULL),
+		-EBUSY);
+	vb_lock_client_close(w.holder);
+	quiet(false);
+	assert_int_equal(vb_lock_release(c, &g), 0);
+	assert_int_equal(vb_ring_wait(own, PATIENCE_NS), 0);
+	assert_int_equal(vb_ring_reap(own, &done, 1), 1);
+	assert_int_equal(done.result, 0);
+	assert_int_equal(vb_lock_try(w.holder, 6, VB_EXCLUSIVE, &other), 0);
+	assert_int_equal(vb_lock_release(w.holder, &other), 0);
+	assert_int_equal(vb_ring_close(own), 0);
+	vb_lock_client_close(c);
+	close_world();
+}
+
+static struct {
+	struct vb_db *db;
+	struct vb_table *table;
+	struct vb_coordinator *me;
+} bank;
+
+/* Waits in its body for something else. */
+static int body(struct vb_coordinator *me, void *arg)
+{
+	uint64_t *record;
+	int err = vb_txn_update(me, bank.table, 1, (void **)&record);
+
+	if (err == 0)
+		++*record;
+	return err != 0 ? err : acquires(arg);
+}
+
+static int runs(void *arg)
+{
+	return vb_txn_run(bank.me, body, arg, 1);
+}
+
+static int opens(void *arg)
+{
+	(void)arg;
+	return vb_coordinator_open(bank.db, 0, &bank.me);
+}
+
+static int begins(void *arg)
+{
+	(void)arg;
+	return vb_txn_begin(bank.me);
+}
+
+static int writes(void *arg)
+{
+	const uint64_t zero = 0;
+
+	(void)arg;
+	return vb_txn_write(bank.me, bank.table, 1, &zero);
+}
+
+static int commits(void *arg)
+{
+	(void)arg;
+	return vb_txn_commit(bank.me);
+}
+
+static int closes(void *arg)
+{
+	(void)arg;
+	vb_coordinator_close(bank.me);
+	return 0;
+}
+
+static int reads(void *arg)
+{
+	uint64_t record;
+	int err = vb_txn_begin(bank.me);
+
+	(void)arg;
+	if (err == 0)
+		err = vb_txn_read(bank.me, bank.table, 1, &record);
+	if (err == 0)
+		err = vb_txn_commit(bank.me);
+	return err != 0 ? err : -(int)record;
+}
+
+/* What another function asks of it would be done in the middle of the transaction that runs. */
+static void test_coordinator_in_function(void **state)
+{
+	const struct vb_db_params dp = {.cc = "no-wait"};
+	const struct vb_table_params tp = {.name = "t", .record_bytes = 8, .records = 4};
+	static vb_ring_fn fn = runs;
+	static const vb_ring_fn others[] = {runs, begins, writes, commits, closes};
+	const uint64_t forty = 40;
+	pthread_t thread;
+
+	(void)state;
+	open_world("shm", "mcs");
+	assert_int_equal(vb_db_open(w.fabric, &dp, &bank.db), 0);
+	assert_int_equal(vb_table_open(bank.db, &tp, &bank.table), 0);
+	assert_int_equal(vb_table_load(bank.table, 1, &forty), 0);
+	in.client = client();
+	assert_int_equal(vb_host_call(w.host, opens, NULL), 0);
+	hold(5);
+	thread = in_thread(&fn);
+	quiet(true);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(others); i++)
+		assert_int_equal(vb_host_call(w.host, others[i], NULL),
+				 others[i] == closes ? 0 : -EBUSY);
+	quiet(false);
+	let_go();
+	ended_well(thread);
+	assert_int_equal(vb_host_call(w.host, reads, NULL), -41);
+	assert_int_equal(vb_host_call(w.host, closes, NULL), 0);
+	vb_lock_client_close(in.client);
+	assert_int_equal(vb_db_close(bank.db), 0);
+	close_world();
+}
 
 /* ---- a thread that sleeps on a ring ---- */
 
@@ -156,6 +369,9 @@ static void test_guessed_id(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_client_in_function),
+		cmocka_unit_test(test_client_on_ring),
+		cmocka_unit_test(test_coordinator_in_function),
 		cmocka_unit_test(test_cancelled_thread),
 		cmocka_unit_test(test_closed_under_sleepers),
 		cmocka_unit_test(test_guessed_id),
