@@ -37,6 +37,7 @@ refused 'two spaces of one name' 2 "'a'" serve --servers "$servers" --key "$key"
 refused 'more nodes than there are' 2 "'a' servers=2" serve --servers "$servers" --key "$key" a:lock=cas,servers=2
 refused 'clocks that drift apart too far' 2 "'a' drift 10000" serve --servers "$servers" --key "$key" a:lock=dslr,drift=20k
 refused 'a database of an unknown protocol' 2 "'bank' 'sillo'" serve --servers "$servers" --key "$key" bank:cc=sillo
+refused 'a database that no client could use' 2 "'bank' 'calvin' clients" serve --servers "$servers" --key "$key" --settle 1ms bank:cc=calvin
 refused 'an unknown word of a database' 2 "'bank' coordinatros" serve --servers "$servers" --key "$key" bank:cc=silo,coordinatros=1
 refused 'two databases of one name' 2 "'bank'" serve --servers "$servers" --key "$key" bank:cc=silo bank:cc=no-wait
 refused 'a table before its database' 2 "bank/a DATABASE/NAME:" serve --servers "$servers" --key "$key" bank/a:bytes=8 bank:cc=silo

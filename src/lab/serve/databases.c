@@ -79,11 +79,30 @@ static int read_options(const struct vb_opt *table, void *to, const char *text, 
 	return err;
 }
 
+/* All of its coordinators will be clients'. */
+static int check_protocol(const struct vb_serve_db *d)
+{
+	const struct vb_cc_ops *cc = vb_cc_find(d->cc);
+
+	if (cc == NULL)
+		return vb_fail(-EINVAL,
+			       "database '%s': no protocol is called '%s'; `verbena list` shows "
+			       "them all",
+			       d->name, d->cc);
+	if (!vb_cc_far(cc))
+		return vb_fail(-EINVAL,
+			       "database '%s': '%s' is not for clients of an elastic cluster, "
+			       "and nobody else could use it; take another protocol",
+			       d->name, d->cc);
+	return 0;
+}
+
 static int read_db(struct vb_serve_dbs *all, const char *word)
 {
 	const size_t bytes = strcspn(word, ":");
 	struct vb_serve_db *d = &all->db[all->n];
 	char why[256];
+	int err;
 
 	if (all->n == VB_SERVE_DBS)
 		return vb_fail(-EINVAL, "more than %d databases", VB_SERVE_DBS);
@@ -97,13 +116,9 @@ static int read_db(struct vb_serve_dbs *all, const char *word)
 			return vb_fail(-EINVAL, "two databases have the name '%s'", d->name);
 	if (read_options(db_table, d, word + bytes + 1, why, sizeof(why)) != 0)
 		return vb_fail(-EINVAL, "database '%s': %s", d->name, why);
-	if (vb_cc_find(d->cc) == NULL)
-		return vb_fail(-EINVAL,
-			       "database '%s': no protocol is called '%s'; `verbena list` shows "
-			       "them all",
-			       d->name, d->cc);
-	all->n++;
-	return 0;
+	err = check_protocol(d);
+	all->n += err == 0;
+	return err;
 }
 
 static struct vb_serve_db *find_db(struct vb_serve_dbs *all, const char *name, size_t bytes)
