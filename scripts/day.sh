@@ -20,7 +20,8 @@
 # server ends: its descriptors and memory are in the evening as they were at noon, with no client there.
 #
 # Links are those of network namespaces, which need root; without, none is cut, and the last line says so.
-# Exit status 0: nothing was found; 1: something was, or a process failed; 2: bad input.
+# Exit status 0: nothing was found; 1: something was, or a process failed; 2: bad input; 130: interrupted (what
+# there was until then is said, and its logs are kept).
 set -u
 top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 
@@ -45,7 +46,7 @@ while [ $# -gt 0 ]; do
 	--build) build=$(cd "$2" 2>/dev/null && pwd) || fail "there is no folder $2" && shift ;;
 	--seed)
 		[[ $2 =~ ^[0-9]{1,9}$ ]] || fail "--seed is a number, not '$2'"
-		seed=$2 && shift
+		seed=$((10#$2)) && shift
 		;;
 	--help)
 		sed -n '3,/^set -u/s/^# \{0,1\}//p' "$0" | sed '/^set -u/d'
@@ -88,6 +89,8 @@ say() {
 }
 
 cleanup() {
+	# A second signal, as timeout(1) sends it to the whole group, would end this half done.
+	trap '' INT TERM HUP
 	for pid in "${crowd[@]}" "${server[@]}"; do
 		[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null
 	done
@@ -116,7 +119,12 @@ net_up() {
 }
 no_net=
 trap cleanup EXIT
-trap 'echo "day: interrupted" >&2; exit 130' INT TERM HUP
+interrupted() {
+	trap '' INT TERM HUP
+	echo "day: interrupted at $SECONDS s, with $findings findings: $("$day" show "$dir/board" 2>&1 | tail -n 1); its logs are in $dir" >&2
+	exit 130
+}
+trap interrupted INT TERM HUP
 if [ "$(id -u)" != 0 ]; then
 	no_net='not root'
 elif ! command -v ip >/dev/null; then
