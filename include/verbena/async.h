@@ -72,7 +72,9 @@ struct vb_ring_params {
 	 * some 32,000 of them unless its vm.max_map_count is raised. */
 	uint32_t depth;
 	/* The stack of a call, 16 KiB to 64 MiB, rounded up to a power of two; 0: 64 KiB.  Only what is
-	 * touched of it takes memory.  A provider's functions (verbena/provider.h) may have 16 KiB of it. */
+	 * touched of it takes memory.  A provider's functions (verbena/provider.h) and the log's may have 16 KiB
+	 * of 64.  16 KiB is enough for calls of lock clients, 32 KiB for transactions, if the program's own
+	 * functions need no more than 2 of it; what needs more ends the process (SIGSEGV). */
 	uint32_t stack_bytes;
 };
 

@@ -366,6 +366,121 @@ static void test_guessed_id(void **state)
 	close_world();
 }
 
+/* ---- stacks that are as small as may be ---- */
+
+static uint32_t lines; /* atomic */
+
+static void takes_line(void *user, const struct vb_log_message *message)
+{
+	(void)user;
+	(void)message;
+	__atomic_fetch_add(&lines, 1, __ATOMIC_RELAXED);
+}
+
+/* Also what goes wrong, and is said. */
+static void locks_in(uint32_t stack_bytes, const char *lock)
+{
+	const struct vb_host_params hp = {.stack_bytes = stack_bytes};
+	const uint64_t path[4] = {6, 7, 8, 9};
+	struct vb_lock_client *c;
+	struct vb_names *names;
+	struct vb_grant g, some[4];
+	struct vb_host *h;
+	uint64_t number;
+	int err;
+
+	open_world("tcp", lock);
+	assert_int_equal(vb_host_open(&hp, &h), 0);
+	assert_int_equal(vb_host_client_open(h, w.space, 0, &c), 0);
+	assert_int_equal(vb_lock_acquire(c, 5, VB_EXCLUSIVE, PATIENCE_NS, &g), 0);
+	assert_int_equal(vb_lock_acquire(c, 5, VB_EXCLUSIVE, PATIENCE_NS, &some[0]), -EDEADLK);
+	assert_int_equal(vb_lock_release(c, &g), 0);
+	err = vb_lock_acquire_path(c, path, 4, VB_EXCLUSIVE, PATIENCE_NS, some);
+	assert_true(err == 0 || err == -EOPNOTSUPP);
+	if (err == 0)
+		assert_int_equal(vb_lock_release_all(c, some, 4), 0);
+	hold(5);
+	assert_int_equal(vb_lock_acquire(c, 5, VB_EXCLUSIVE, MS, &g), -ETIMEDOUT);
+	let_go();
+	assert_int_equal(vb_names_open(w.space, NULL, &names), 0);
+	assert_int_equal(vb_names_lock(names, c, "a name", 6, &number), 0);
+	vb_names_close(names);
+	vb_lock_client_close(c);
+	assert_int_equal(vb_host_close(h), 0);
+	close_world();
+}
+
+static int all_of_it(struct vb_coordinator *me, void *arg)
+{
+	const struct vb_txn_range range = {.least = 0, .most = 3};
+	const uint64_t one = 1;
+	struct vb_txn_row row[4];
+	unsigned n;
+	int err = vb_txn_write(me, bank.table, 1, &one);
+
+	(void)arg;
+	if (err == 0)
+		err = vb_txn_scan(me, bank.table, &range, row, 4, &n);
+	return err != 0 ? err : vb_txn_insert(me, bank.table, 2, &one);
+}
+
+static int runs_all(void *arg)
+{
+	uint64_t freed;
+	int err = opens(NULL);
+
+	if (err == 0)
+		err = vb_txn_run(bank.me, all_of_it, arg, 0);
+	if (err == 0)
+		err = vb_txn_run(bank.me, all_of_it, arg, 0) == -EEXIST ? 0 : -EPROTO;
+	if (err == 0)
+		err = vb_db_recover(bank.me, 0, &freed);
+	return err != 0 ? err : closes(NULL);
+}
+
+static void transactions_in(uint32_t stack_bytes, const char *cc, const char *hybrid)
+{
+	const struct vb_host_params hp = {.stack_bytes = stack_bytes};
+	const struct vb_db_params dp = {.cc = cc, .hybrid = hybrid};
+	const struct vb_table_params tp = {
+		.name = "t", .record_bytes = 8, .records = 4, .ordered = true};
+	const uint64_t zero = 0;
+	struct vb_db_server *server;
+	struct vb_host *h;
+
+	open_world("tcp", "mcs");
+	assert_int_equal(vb_db_open(w.fabric, &dp, &bank.db), 0);
+	assert_int_equal(vb_table_open(bank.db, &tp, &bank.table), 0);
+	assert_int_equal(vb_table_load(bank.table, 1, &zero), 0);
+	assert_int_equal(vb_db_server_thread_start(bank.db, 0, &server), 0);
+	assert_int_equal(vb_host_open(&hp, &h), 0);
+	assert_int_equal(vb_host_call(h, runs_all, NULL), 0);
+	assert_int_equal(vb_host_close(h), 0);
+	vb_db_server_stop(server);
+	assert_int_equal(vb_db_close(bank.db), 0);
+	close_world();
+}
+
+static void test_small_stacks(void **state)
+{
+	static const char *const locks[] = {"mcs", "dslr", "shiftlock", "table", "rpc"};
+	static const char *const ccs[] = {"silo", "no-wait", "mvcc", "cicada", "to"};
+
+	(void)state;
+#if defined(VB_ASAN) || defined(VB_TSAN) || !defined(__OPTIMIZE__)
+	skip(); /* What a call needs is another thing there. */
+#endif
+	assert_int_equal(vb_log_set(takes_line, NULL), 0);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(locks); i++)
+		locks_in(16 << 10, locks[i]);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++) {
+		transactions_in(32 << 10, ccs[i], NULL);
+		transactions_in(32 << 10, ccs[i], "rpc");
+	}
+	assert_int_equal(vb_log_set(NULL, NULL), 0);
+	assert_true(lines > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -375,6 +490,7 @@ int main(void)
 		cmocka_unit_test(test_cancelled_thread),
 		cmocka_unit_test(test_closed_under_sleepers),
 		cmocka_unit_test(test_guessed_id),
+		cmocka_unit_test(test_small_stacks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
