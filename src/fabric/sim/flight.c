@@ -142,6 +142,17 @@ void sim_ops_lose(struct sim *s, uint16_t node, uint64_t to)
 		}
 }
 
+void sim_ops_refuse(struct sim *s, const struct sim_ep *ep, uint16_t node)
+{
+	for (unsigned c = 0; c < s->n_chunks; c++)
+		for (unsigned i = 0; i < SIM_POOL_CHUNK; i++) {
+			struct sim_op *op = &s->chunks[c][i];
+
+			if (op->ep == ep && op->dst == node)
+				op->fate |= SIM_NEVER;
+		}
+}
+
 /* ---- the wire ----
  *
  * Without faults everything between two places takes the same time, so what an endpoint sends to a

@@ -144,6 +144,8 @@ struct sim_ep {
 	uint32_t ops;    /* allocated for it; a closed endpoint stays until they are gone */
 	uint32_t adrift; /* of them, given up, and may still change memory */
 	bool mortal, stalls, dead, closed, server;
+	bool disowned; /* by this node */
+	uint16_t disowner;
 	uint64_t paused_until_ns, deaf_until_ns;
 	struct sim_around around;
 	uint64_t last_doorbell_ns;
@@ -321,6 +323,8 @@ void sim_ops_detach(struct sim *s, const struct sim_ep *ep);
 void sim_ops_drop(struct sim *s, const struct sim_ep *ep);
 /* From the node's clients to these. */
 void sim_ops_lose(struct sim *s, uint16_t node, uint64_t to);
+/* Of this endpoint, to that node. */
+void sim_ops_refuse(struct sim *s, const struct sim_ep *ep, uint16_t node);
 void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns);
 
 /* ---- client.c: who dies or stands still ---- */

@@ -192,7 +192,8 @@ static void launch(struct sim *s, struct sim_op *op, const struct vb_verb *v, ui
 		return;
 	}
 	if (vb_unlikely(s->faulty)) {
-		if (sim_fault_refuses(s, op->src, op->dst)) {
+		if (sim_fault_refuses(s, op->src, op->dst) ||
+		    (op->ep->disowned && op->ep->disowner == op->dst)) {
 			refuse(s, op, -VB_EPEERGONE, bell);
 			return;
 		}

@@ -403,6 +403,16 @@ void vb_sim_disown_node(struct vb_fabric *f, uint16_t node)
 	lose(f, node, SIM_DISOWNED);
 }
 
+void vb_sim_ep_disown(struct vb_ep *vep, uint16_t node)
+{
+	struct sim_ep *ep = sim_ep_of(vep);
+
+	ep->disowned = true;
+	ep->disowner = node;
+	ep->sim->any_lost = ep->sim->faulty = true;
+	sim_ops_refuse(ep->sim, ep, node);
+}
+
 void vb_sim_set_faults(struct vb_fabric *f, const struct vb_sim_faults *faults)
 {
 	struct sim *s = sim_of(f);
