@@ -22,7 +22,8 @@
  *	                  a lease from its commit point, and what it has posted by then lands a bound later.  So who
  *	                  gives its places up waits for suspect_ns between that word and the first verb that counts on
  *	                  its silence, as between two looks at a status word.  The same holds of what it was writing
- *	                  for others, in the name of its recovery places
+ *	                  for others, in the name of its recovery places: it takes no lock over for them when that
+ *	                  is over (recover.c, take_over); and of its logs' copies (lane.c, vb_lane_log_by)
  *	locks             that it takes late are left behind by a name which its place has no longer: suspect.c
  *
  * An endpoint that was closed while its owner lives, and left its places claimed since its home could not be reached,

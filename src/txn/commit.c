@@ -159,9 +159,11 @@ static int copy_log(struct vb_txn *t, struct vb_lane *lane)
 		return 0;
 	/* Some of the copies have the name. */
 	t->tainted = true;
+	if (err == 1 && me->fenced)
+		return vb_txn_doom(t, VB_TXN_FABRIC, -VB_EPEERGONE);
 	if (err == 1)
-		return me->fenced ? vb_txn_doom(t, VB_TXN_FABRIC, -VB_EPEERGONE)
-				  : vb_txn_doom(t, VB_TXN_RECOVERED, 0);
+		return vb_txn_doom(
+			t, vb_lane_log_over(me, lane) ? VB_TXN_TIMEOUT : VB_TXN_RECOVERED, 0);
 	lane->unknown = true;
 	return -VB_EUNKNOWN;
 }

@@ -370,6 +370,7 @@ static struct vb_verb *ask(struct sending *s, unsigned i, uint8_t op, uint64_t a
 	memset(v, 0, sizeof(*v));
 	v->op = op;
 	v->flags = VB_SIGNALLED;
+	v->not_after_ns = s->lane->log_by_ns;
 	v->addr = vb_copy_at(s->me->db, s->lane->place, i) + at;
 	return v;
 }
@@ -386,6 +387,7 @@ static void call_once(struct sending *s)
 		if (s->has[i] || lane->copies_gone & 1u << i)
 			continue;
 		call[n].copy = i;
+		call[n].not_after_ns = lane->log_by_ns;
 		call[n++].was = lane->copy[i];
 	}
 	vb_copies_call(s->me, lane->place, s->logged, s->from, s->bytes, call, n);
@@ -521,6 +523,11 @@ static int send(struct sending *s, uint64_t ts)
 			return find_out(me, s->lane, ts);
 		if (!s->again)
 			return 0;
+		/* What we could still do is nothing: it never happens, or has. */
+		if (vb_lane_log_over(me, s->lane)) {
+			VB_SOMETIMES(20000, "far: a log comes too late for its copies");
+			return find_out(me, s->lane, ts);
+		}
 		if (s->fewer) {
 			VB_SOMETIMES(1000, "copies: one is gone, and the others have it once more");
 			s->logged = logged(me->db, s->lane, ts);

@@ -24,7 +24,9 @@ static inline bool vb_copy_same(uint64_t word, uint64_t other)
 struct vb_copy_call {
 	unsigned copy;
 	uint64_t was; /* what it is believed to say */
-	uint64_t old; /* what it said in place of that; `logged`: it says so now */
+	/* What it said in place of that; `logged`: it says so now. */
+	uint64_t old;
+	uint64_t not_after_ns; /* of its verbs */
 	int err;
 	/* copies_call.c's own */
 	struct vb_box box;

@@ -10,7 +10,8 @@
  * place goes by the same inbox to the same server.  What it has begun is done by then; what it has not begun has lost
  * its items, and the seal tells.  So all processes of a database write its logs in the same way (layout_hash).  A
  * node has one server, and who takes the place of one that is dead is another process, or the first has gone from
- * this one.
+ * this one.  A place that is far may have two who write its logs, one of them cut off from it: what that one asks comes
+ * to the server before anything that the other asks (vb_lane_log_by).
  */
 #define VB_LOG_ROOM "txn"
 #include "txn/copies.h"
@@ -40,6 +41,7 @@ static int make_call(struct vb_coordinator *me, struct vb_copy_call *c, unsigned
 	memcpy(buf, w, sizeof(*w));
 	memcpy(buf + sizeof(*w), from, bytes);
 	vb_call_verbs(me, &head, buf, c->node, c->server, &c->box, &c->msg, v);
+	v[0].not_after_ns = v[1].not_after_ns = c->not_after_ns;
 	c->open = true;
 	return 0;
 }

@@ -233,7 +233,9 @@ struct vb_lane {
 	 * the status word's next change (lane.c). */
 	struct vb_place_head *head, *far_head;
 	uint32_t log_due;
-	bool log_late; /* one may land there yet */
+	/* One may land there yet; and its copies are not written later than that (0: whenever). */
+	bool log_late;
+	uint64_t log_by_ns;
 	uint64_t tries_were;
 	struct vb_acc acc;
 	struct vb_item *item;
@@ -699,6 +701,13 @@ int vb_lane_status(struct vb_coordinator *me, struct vb_lane *lane, uint64_t to)
 void vb_lane_log(struct vb_coordinator *me, struct vb_lane *lane, uint32_t bytes, uint64_t ts);
 /* What is due of it is in its place.  0, or the fabric's error: it may be. */
 int vb_lane_log_now(struct vb_coordinator *me, struct vb_lane *lane);
+/* Before a name is given: by when its log is written to the copies. */
+void vb_lane_log_by(const struct vb_coordinator *me, struct vb_lane *lane);
+static inline bool vb_lane_log_over(const struct vb_coordinator *me, const struct vb_lane *lane)
+{
+	return lane->log_by_ns != 0 && vb_ep_now(me->ep) > lane->log_by_ns;
+}
+
 /* Before the lane's next log. */
 void vb_lane_log_settle(struct vb_coordinator *me, struct vb_lane *lane);
 /* The clock of its places, when it opens and closes. */

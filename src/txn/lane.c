@@ -99,8 +99,11 @@ int vb_clock_open(struct vb_coordinator *me)
 /* If it cannot be told how far it has come, the next owner goes by how far it may have. */
 void vb_clock_close(struct vb_coordinator *me)
 {
-	if (me->clock_asked == 0 && me->clock != me->clock_end &&
-	    move_clock(me, &me->lane[0], me->clock) == -VB_EUNKNOWN)
+	bool late = me->clock_asked != 0;
+
+	if (!late && me->clock != me->clock_end)
+		late = move_clock(me, &me->lane[0], me->clock) == -VB_EUNKNOWN;
+	if (late)
 		vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns); /* not on the next one's */
 }
 
@@ -150,6 +153,17 @@ void vb_lane_log_settle(struct vb_coordinator *me, struct vb_lane *lane)
 	VB_SOMETIMES(500, "far: a log's answer is lost, and the next one waits");
 	vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
 	lane->log_late = false;
+}
+
+/*
+ * Who is only cut off from its home may go on when another has its places (txn/adopt.c), and a WRITE of its log would
+ * land on that one's copies, which take it from whoever posts it: the word keeps out what comes behind it and not what
+ * stands there by then.  From before a name is given at home until a lease later the place is ours, and a bound later
+ * all has landed.
+ */
+void vb_lane_log_by(const struct vb_coordinator *me, struct vb_lane *lane)
+{
+	lane->log_by_ns = me->far ? vb_ep_now(me->ep) + me->db->lease_ns : 0;
 }
 
 static void put_log(struct vb_coordinator *me, struct vb_lane *lane)
@@ -244,6 +258,7 @@ int vb_lane_name(struct vb_coordinator *me, struct vb_lane *lane, uint64_t old_t
 		count_try(me, lane);
 	t->ts = me->keep_age ? old_ts : t->version;
 	lane->late = false;
+	vb_lane_log_by(me, lane);
 	if (!me->db->status)
 		return 0;
 	err = vb_lane_status(me, lane, t->ts | VB_TS_RUNNING);

@@ -306,6 +306,7 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
 
 	if (err)
 		return err;
+	vb_lane_log_by(me, lane);
 	err = vb_lane_status(me, lane, *ts | VB_TS_RUNNING);
 	if (err == 1)
 		err = vb_lane_status(me, lane, *ts | VB_TS_RUNNING);
@@ -330,15 +331,29 @@ static int take_on(struct vb_coordinator *me, const struct vb_log_entry *e, uint
  * nothing else may be done: the lock may stand there in the recovery's name, whose log is all that
  * is left of the commit, and under another name we would take it for another's.  It does if e->held is
  * *ours already.  A link that is down ends it with -VB_EPEERGONE, with *ours if it may stand there.
+ *
+ * -VB_ETOOLATE: it stands there by e->held still, and nothing of ours lands any more.  A lease after we were named our
+ * places may be another's, if they are far (txn/adopt.c): he has found the lock not to be ours, and has forgotten the
+ * name.  Taken over then it would be set back as one that was left behind, and the write with it.
  */
 static int take_over(struct vb_coordinator *me, const struct vb_log_entry *e, uint64_t held,
-		     uint64_t *word, bool *ours)
+		     uint64_t not_after_ns, uint64_t *word, bool *ours)
 {
 	vb_addr at = e->at + me->db->store.table[e->table]->layout.lock_at;
+	struct vb_acc *acc = &vb_recovery_lane(me)->acc;
+	bool late;
 	int err;
 
 	for (;;) {
-		err = vb_recovery_cas(me, VB_AMOD_IM, at, e->held, held, word);
+		late = vb_ep_now(me->ep) > not_after_ns;
+		if (late)
+			vb_txn_wait_out(me, me->db->fabric->caps.verb_bound_ns);
+		acc->not_after_ns = late ? 0 : not_after_ns;
+		err = late ? vb_recovery_read(me, VB_AMOD_IM, at, word)
+			   : vb_recovery_cas(me, VB_AMOD_IM, at, e->held, held, word);
+		acc->not_after_ns = 0;
+		if (err == 0 && late && *word == e->held)
+			return -VB_ETOOLATE;
 		VB_SOMETIMES_IF(err == 0 && *word != e->held && *word != held, 200,
 				"txn: a mender lost its race");
 		if (err == 0)
@@ -473,7 +488,15 @@ static int redo_on(struct vb_coordinator *me, struct redo *r, uint64_t patience_
 
 		if (err != 0)
 			return err;
-		err = take_over(me, &r->e, r->held, &word, &r->ours);
+		err = take_over(me, &r->e, r->held, r->not_after, &word, &r->ours);
+		if (err == -VB_ETOOLATE) {
+			/* In the name of the same lane: the other one has the log by which it stands, perhaps. */
+			VB_SOMETIMES(20000, "txn: a mender comes too late to take a lock over");
+			r->named = false;
+			r->ours = r->before != 0;
+			me->recovering ^= 1u;
+			continue;
+		}
 		if (err == 1) {
 			r->ours = false;
 			return look_for_write(me, &r->e, word);

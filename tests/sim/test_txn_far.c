@@ -43,7 +43,8 @@ static uint64_t key_of(unsigned i)
 	return (uint64_t)(1 + i) << 48 | 1;
 }
 
-static void open_world(struct world *w, const char *cc, uint64_t seed, uint32_t copies)
+static void open_world_by(struct world *w, const char *cc, const char *hybrid, uint64_t seed,
+			  uint32_t copies)
 {
 	const struct vb_fabric_params fp = {.fabric = "sim",
 					    .options = "profile=cx5,bound=25us,scope=nic",
@@ -52,6 +53,7 @@ static void open_world(struct world *w, const char *cc, uint64_t seed, uint32_t 
 					    .seed = 1 + seed};
 	/* One coordinator on a node: who needs a second one at HOME has to take over the first one's places. */
 	const struct vb_db_params dp = {.cc = cc,
+					.hybrid = hybrid,
 					.coordinators = 1,
 					.items_max = 8,
 					.bytes_max = 256,
@@ -72,6 +74,11 @@ static void open_world(struct world *w, const char *cc, uint64_t seed, uint32_t 
 		must(vb_db_server_start(w->db, n, &w->server[n]));
 	must(vb_coordinator_open_far(w->db, HOME, 3, &w->a));
 	must(vb_coordinator_open(w->db, 1, &w->b));
+}
+
+static void open_world(struct world *w, const char *cc, uint64_t seed, uint32_t copies)
+{
+	open_world_by(w, cc, NULL, seed, copies);
 }
 
 static void close_world(struct world *w)
@@ -105,6 +112,29 @@ static void writes(void *arg)
 
 	w->err = write_all(w, w->a, 7);
 	w->told = true;
+}
+
+struct writer {
+	struct world *w;
+	struct vb_coordinator *me;
+	uint64_t to;
+	unsigned tries;
+	int err;
+	bool done;
+};
+
+static void writes_as(void *arg)
+{
+	struct writer *by = arg;
+
+	for (unsigned i = 0; i <= by->tries; i++) {
+		by->err = write_all(by->w, by->me, by->to);
+		if (by->err != -EAGAIN)
+			break;
+		if (vb_ep_sleep(by->me->ep, 10 * US) != 0)
+			break;
+	}
+	by->done = true;
 }
 
 /* What stands in all records, which are its own to write by then. */
@@ -149,6 +179,11 @@ static void adopts(void *arg)
 
 	it->err = vb_coordinator_open_far(it->w->db, HOME, 4, &it->me);
 	it->done = true;
+}
+
+static uint64_t word_at(const struct world *w, vb_addr at)
+{
+	return *(const uint64_t *)vb_local(w->f, at, 8);
 }
 
 /* The word of each record's lock. */
@@ -359,6 +394,185 @@ static void only_cut_off(void **state)
 		cut_off_for(us * US);
 }
 
+static bool is_committed(const struct world *w, const struct vb_coordinator *me, unsigned lane)
+{
+	const uint64_t status = word_at(w, vb_status_word(w->db, me->lane[lane].place));
+
+	return (status & VB_TS_STATE) == VB_TS_COMMITTED;
+}
+
+static void taken_for_gone(struct vb_coordinator *me, uint64_t until_ns)
+{
+	vb_sim_ep_pause(me->ep, until_ns);
+	vb_sim_ep_disown(me->ep, HOME);
+}
+
+/* The nearest coordinator of another node, which dies when it has committed. */
+static void dies_committed(struct world *w)
+{
+	struct vb_coordinator *d;
+	struct vb_task *task;
+	struct writer by = {.w = w, .to = 7};
+
+	must(vb_coordinator_open(w->db, 2, &d));
+	by.me = d;
+	must(vb_task_spawn(d->ep->sched, writes_as, &by, &task_params, &task));
+	while (!is_committed(w, d, 0) && !is_committed(w, d, 1))
+		must(vb_ep_sleep(w->b->ep, US / 20));
+	assert_false(by.done);
+	dies(&d, task, false);
+}
+
+/* In the name of a place for recovery it is past its commit point. */
+static bool mends(const struct world *w)
+{
+	return is_committed(w, w->a, VB_PLACES_TXN) || is_committed(w, w->a, VB_PLACES_TXN + 1);
+}
+
+/*
+ * It finishes what a dead one had committed, and stands still in that, as its home says that it is no more.  When it
+ * goes on its places are another's, and a lock that it took over then would stand there for nobody.
+ */
+static void mender_cut_off(const char *cc, uint64_t ns, uint64_t for_ns)
+{
+	struct vb_task *task;
+	struct adopter heir;
+	struct world w;
+	struct writer by = {.w = &w, .to = 9};
+	uint64_t until;
+
+	open_world(&w, cc, ns, 0);
+	dies_committed(&w);
+	by.me = w.a;
+	by.tries = 1000;
+	must(vb_task_spawn(w.a->ep->sched, writes_as, &by, &task_params, &task));
+	while (!mends(&w))
+		must(vb_ep_sleep(w.b->ep, US / 20));
+	must(vb_ep_sleep(w.b->ep, ns));
+	until = vb_sim_now(w.f) + for_ns;
+	taken_for_gone(w.a, until);
+	heir = (struct adopter){.w = &w};
+	adopts(&heir);
+	must(heir.err);
+	while (vb_sim_now(w.f) < until + 200 * US)
+		must(vb_ep_sleep(w.b->ep, US));
+	for (unsigned i = 0; i < 2; i++) {
+		must(vb_txn_run(w.b, take_all, &w, 0));
+		for (unsigned k = 0; k < KEYS; k++)
+			assert_int_equal(w.value[k], 7);
+	}
+	assert_int_equal(w.b->lost_writes + heir.me->lost_writes, 0);
+	dies(&w.a, task, by.done);
+	vb_coordinator_close(heir.me);
+	close_world(&w);
+}
+
+static void menders_cut_off(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++)
+		for (uint64_t ns = 0; ns < 4000 && !vb_cc_installs(vb_cc_find(ccs[i])); ns += 400) {
+			mender_cut_off(ccs[i], ns, 3000 * US);
+			mender_cut_off(ccs[i], ns, 300 * US);
+		}
+}
+
+struct stop {
+	struct vb_coordinator *who;
+	uint64_t until_ns;
+};
+
+static void before_its_log(void *ctx, const struct vb_txn *t)
+{
+	struct stop *s = ctx;
+
+	if (t->me != s->who)
+		return;
+	s->who = NULL;
+	taken_for_gone(t->me, s->until_ns);
+}
+
+/*
+ * It stands still before its log, its home says that it is no more, and its heir has committed in the same place and
+ * dies.  Then it goes on, and the home goes: the copies have the heir's log, and not its own.
+ */
+static void log_cut_off(const char *cc, const char *hybrid, uint32_t copies, uint64_t after_ns)
+{
+	struct vb_task *task, *next;
+	struct adopter heir;
+	struct world w;
+	struct stop s = {0};
+	struct writer by = {.w = &w, .to = 50};
+	const struct vb_txn_watch watch = {
+		.ctx = &s, .prepared = before_its_log, .ended = ends, .unknown = nothing};
+
+	open_world_by(&w, cc, hybrid, after_ns, copies);
+	w.db->watch = &watch;
+	s = (struct stop){.who = w.a, .until_ns = vb_sim_now(w.f) + 2000 * US};
+	must(vb_task_spawn(w.a->ep->sched, writes, &w, &task_params, &task));
+	while (s.who != NULL)
+		must(vb_ep_sleep(w.b->ep, US / 10));
+	heir = (struct adopter){.w = &w};
+	adopts(&heir);
+	must(heir.err);
+	/* Before it goes on: what it holds is set back. */
+	while (write_all(&w, w.b, 7) != 0)
+		must(vb_ep_sleep(w.b->ep, 10 * US));
+	assert_true(vb_sim_now(w.f) + 50 * US < s.until_ns);
+	must(vb_ep_sleep(w.b->ep, s.until_ns - vb_sim_now(w.f) - after_ns));
+	by.me = heir.me;
+	must(vb_task_spawn(heir.me->ep->sched, writes_as, &by, &task_params, &next));
+	while (!is_committed(&w, heir.me, heir.me->current))
+		must(vb_ep_sleep(w.b->ep, US / 20));
+	assert_false(by.done);
+	dies(&heir.me, next, false);
+	vb_sim_lose_node(w.f, HOME);
+	must(vb_ep_sleep(w.b->ep, 50 * US));
+	must(vb_txn_run(w.b, take_all, &w, 0));
+	for (unsigned i = 0; i < KEYS; i++)
+		assert_int_equal(w.value[i], 50);
+	w.db->watch = NULL;
+	dies(&w.a, task, w.told);
+	close_world(&w);
+}
+
+static void logs_cut_off(void **state)
+{
+	(void)state;
+	for (uint64_t ns = 6 * US; ns < 40 * US; ns += 2 * US) {
+		log_cut_off("no-wait", NULL, 1, ns);
+		log_cut_off("no-wait", "0001", 1, ns);
+		log_cut_off("silo", NULL, 2, ns);
+		log_cut_off("silo", "000001", 2, ns);
+	}
+}
+
+/* It cannot name a transaction, for the answer of its clock is lost, and leaves its places: that verb does not land on
+ * the next one's clock. */
+static void clock_is_late(void **state)
+{
+	const struct vb_sim_faults early = {.early = 1, .lose_ops = 1u << VB_OP_CAS64}, none = {0};
+	unsigned lost = 0;
+
+	(void)state;
+	for (uint64_t seed = 0; seed < 100; seed++) {
+		struct vb_coordinator *next;
+		struct world w;
+
+		open_world(&w, "no-wait", seed, 0);
+		vb_sim_set_faults(w.f, &early);
+		lost += vb_txn_begin(w.a) == -VB_EUNKNOWN;
+		vb_sim_set_faults(w.f, &none);
+		vb_coordinator_close(w.a);
+		w.a = NULL;
+		must(vb_coordinator_open_far(w.db, HOME, 4, &next));
+		must(write_all(&w, next, 7));
+		vb_coordinator_close(next);
+		close_world(&w);
+	}
+	assert_true(lost > 50);
+}
+
 /* Who has not opened the table cannot finish the commit: it is left to who has. */
 static void without_the_table(void **state)
 {
@@ -391,9 +605,9 @@ static void without_the_table(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_dies),
-		cmocka_unit_test(heirs_die),
-		cmocka_unit_test(only_cut_off),
+		cmocka_unit_test(one_dies),          cmocka_unit_test(heirs_die),
+		cmocka_unit_test(only_cut_off),      cmocka_unit_test(menders_cut_off),
+		cmocka_unit_test(logs_cut_off),      cmocka_unit_test(clock_is_late),
 		cmocka_unit_test(without_the_table),
 	};
 

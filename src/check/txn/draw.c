@@ -30,6 +30,7 @@
 #define REFUSE_STREAM 0x72656675
 #define COPY_STREAM   0x636f7079
 #define LOG_STREAM    0x6c6f6700
+#define FAR_STREAM    0x66617200
 
 /* Who has committed is recovered after two suspect times, and then rolled forward: who comes back
  * in the midst of that has stood still for longer than all of it takes. */
@@ -363,7 +364,15 @@ static void draw_copies(const struct vb_cc_ops *cc, struct vb_txn_draw *d, bool 
 
 void vb_txn_draw_far(const struct vb_cc_ops *cc, struct vb_txn_draw *d)
 {
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, FAR_STREAM);
 	d->far = vb_cc_far(cc) && !d->memory;
+	/* Of one node alone they would be at home. */
+	if (d->far && d->nodes > 1 && !d->calm && !vb_txn_draw_is_beyond(d) &&
+	    vb_rng_chance(&r, 0.6))
+		d->disown_every_ns = vb_draw_spread(&r, 100 * US, 5);
+	d->tight = d->far && vb_rng_chance(&r, 0.7);
 }
 
 /* The last digit of the hybrid code.  hybrid: what was asked for, or NULL. */
@@ -522,7 +531,10 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "to the lease's end", d->p_edge, 0);
 	vb_draw_tell_chance(to, "sweeps", d->p_sweep, 0);
 	if (d->far)
-		fprintf(to, ", far places");
+		fprintf(to, ", far places%s", d->tight ? ", no more than are needed" : "");
+	if (d->disown_every_ns != 0)
+		fprintf(to, ", whose owners are given up every %s",
+			vb_format_ns(t1, sizeof(t1), (double)d->disown_every_ns));
 	if (d->copies != 0)
 		fprintf(to, ", %u copies of each log, %u nodes without records", d->copies,
 			d->homes);

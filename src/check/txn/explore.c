@@ -53,6 +53,15 @@ static void end_time(struct txn_world *w, struct vb_table *t, uint64_t keys)
 	}
 }
 
+/* As many coordinators as a node may have: so many as are there at a time, and who comes has to take the places of who
+ * has gone; or as many as ever come. */
+static uint32_t places_each(const struct vb_txn_draw *d)
+{
+	if (!d->tight)
+		return TXN_DEATHS_MAX + 16;
+	return d->copies != 0 ? d->coordinators : (d->coordinators + d->nodes - 1) / d->nodes;
+}
+
 static int open_db(struct txn_world *w)
 {
 	const struct vb_txn_draw *d = w->d;
@@ -60,7 +69,7 @@ static int open_db(struct txn_world *w)
 	const struct vb_db_params p = {
 		.cc = w->cc->name,
 		.hybrid = d->hybrid,
-		.coordinators = TXN_DEATHS_MAX + 16,
+		.coordinators = places_each(d),
 		.items_max = items,
 		.bytes_max = items * d->record_bytes,
 		.record_bytes_max = d->record_bytes,

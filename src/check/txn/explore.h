@@ -75,6 +75,9 @@ struct vb_txn_draw {
 	uint64_t cut_every_ns;
 	double p_waylay;
 	bool far; /* coordinators reach their places by verbs alone, from another node */
+	/* Now and then (0: never) one's home says that it is no more, and it runs on. */
+	uint64_t disown_every_ns;
+	bool tight; /* no more places than coordinators */
 	/* More than can be survived: what still holds is in beyond.c. */
 	bool never_back; /* a server that dies never returns */
 	bool forgotten;  /* the memory of a coordinator that dies is gone */
@@ -120,7 +123,7 @@ void vb_txn_draw_describe(const struct vb_txn_draw *d, FILE *to);
 
 struct vb_txn_explored {
 	bool orderly; /* nothing was wrong, and nobody took long: nobody may be recovered */
-	uint64_t server_deaths, leavings, cancels, sweeps, homes_lost, homes_disowned;
+	uint64_t server_deaths, leavings, cancels, sweeps, homes_lost, homes_disowned, disowned;
 	uint64_t commits, aborts[VB_TXN_CAUSES], deaths, unknown, recovered, rolled_forward;
 	uint64_t places_given;  /* of one key to another */
 	uint64_t places_anew;   /* keys that had lost theirs and were found in a new one */

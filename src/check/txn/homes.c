@@ -12,7 +12,8 @@
 #define VB_LOG_ROOM "check"
 #include "check/txn/world.h"
 
-#define CUT_STREAM 0x63757400
+#define CUT_STREAM    0x63757400
+#define DISOWN_STREAM 0x64697300
 
 uint16_t txn_home(const struct txn_slot *s)
 {
@@ -30,6 +31,8 @@ static bool is_at_home(const struct txn_slot *s)
 
 bool txn_is_outcast(const struct txn_slot *s)
 {
+	if (s->me != NULL && vb_sim_ep_disowned(s->me->ep))
+		return true;
 	return is_at_home(s) && s->w->gone[s->me->node - s->w->d->nodes];
 }
 
@@ -167,10 +170,84 @@ static void cut_body(void *arg)
 	}
 }
 
+/*
+ * Coordinators whose places are far, and whose home says that they are no more while they run on; most stand still
+ * then, about until another has their places, or for longer.  Half of them are met as they finish what others have
+ * left, if anybody does.
+ */
+static bool mends(const struct txn_slot *s)
+{
+	for (unsigned i = VB_PLACES_TXN; i < VB_PLACES_EACH; i++) {
+		const uint64_t *status =
+			vb_local(s->w->fabric, vb_db_place(s->w->db, s->me->lane[i].place), 8);
+
+		if ((*status & VB_TS_STATE) == VB_TS_COMMITTED && s->me->lane[i].status != *status)
+			return true;
+	}
+	return false;
+}
+
+static void disown(struct txn_slot *s, struct vb_rng *r)
+{
+	struct txn_world *w = s->w;
+
+	for (unsigned i = 0; i < VB_PLACES_EACH; i++)
+		w->keeps[s->me->lane[i].place] = true;
+	vb_sim_ep_disown(s->me->ep, s->me->node);
+	if (vb_rng_chance(r, 0.8))
+		vb_sim_ep_pause(s->me->ep,
+				vb_sched_now(w->sched) + vb_rng_below(r, 6 * w->d->lease_ns));
+	w->out->disowned++;
+}
+
+static bool may_be_disowned(const struct txn_slot *s)
+{
+	return s->index < s->w->d->coordinators && s->me != NULL && !txn_is_outcast(s) &&
+	       !vb_sim_ep_dead(s->me->ep);
+}
+
+static struct txn_slot *mender(struct txn_world *w)
+{
+	for (unsigned i = 0; i < w->d->coordinators; i++)
+		if (may_be_disowned(&w->slot[i]) && mends(&w->slot[i]))
+			return &w->slot[i];
+	return NULL;
+}
+
+static void disown_body(void *arg)
+{
+	struct txn_world *w = arg;
+	struct vb_rng r;
+
+	vb_rng_seed(&r, w->d->seed, DISOWN_STREAM);
+	while (!w->live) {
+		struct txn_slot *s = &w->slot[vb_rng_below(&r, w->d->coordinators)];
+		uint64_t until = vb_sched_now(w->sched);
+
+		until += vb_rng_below(&r, 2 * w->d->disown_every_ns);
+		if (vb_rng_chance(&r, 0.5)) {
+			until += 4 * w->d->disown_every_ns;
+			while (!w->live && mender(w) == NULL && vb_sched_now(w->sched) < until)
+				vb_task_sleep_until(vb_sched_now(w->sched) + LOOK_NS);
+			s = mender(w) != NULL ? mender(w) : s;
+		} else {
+			vb_task_sleep_until(until);
+		}
+		if (!w->live && may_be_disowned(s))
+			disown(s, &r);
+	}
+}
+
 int txn_homes_start(struct txn_world *w)
 {
-	static const struct vb_task_params params = {.name = "cutter", .daemon = true};
+	static const struct vb_task_params params = {.name = "cutter", .daemon = true},
+					   disowner = {.name = "disowner", .daemon = true};
 	struct vb_task *t;
+	int err = 0;
 
-	return w->d->cut_every_ns != 0 ? vb_task_spawn(w->sched, cut_body, w, &params, &t) : 0;
+	if (w->d->cut_every_ns != 0)
+		err = vb_task_spawn(w->sched, cut_body, w, &params, &t);
+	if (err == 0 && w->d->disown_every_ns != 0)
+		err = vb_task_spawn(w->sched, disown_body, w, &disowner, &t);
+	return err;
 }

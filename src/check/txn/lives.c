@@ -8,6 +8,7 @@
  * when it is cancelled (the next life goes on with the same one), or when it has done everything.
  */
 #define VB_LOG_ROOM "check"
+#include <errno.h>
 #include <inttypes.h>
 
 #include "base/log.h"
@@ -233,7 +234,8 @@ static void slot_body(void *arg)
 		s->end = TXN_RUNS;
 		s->started = false;
 		err = s->me == NULL ? open_coordinator(s) : 0;
-		if ((err == -VB_EUNKNOWN ||
+		/* Several come for the same places, and some of them die. */
+		if ((err == -VB_EUNKNOWN || (err == -ENOSPC && w->d->tight) ||
 		     (err == -VB_EPEERGONE && (w->d->copies != 0 || w->d->far))) &&
 		    !w->d->calm) {
 			s->end = TXN_DIED;

@@ -24,8 +24,7 @@ struct sim_ep *sim_find_peer(const struct sim *s, vb_peer peer)
 	uint32_t slot = vb_peer_client(peer) & ((1u << s->slot_bits) - 1);
 	struct sim_ep *ep = slot < s->n_slots ? s->eps[slot] : NULL;
 
-	return ep != NULL && ep->base.self == peer && !ep->dead && !ep->closed &&
-			       !ep->disowned
+	return ep != NULL && ep->base.self == peer && !ep->dead && !ep->closed && !ep->disowned
 		       ? ep
 		       : NULL;
 }

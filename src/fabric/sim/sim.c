@@ -441,6 +441,11 @@ void vb_sim_ep_pause(struct vb_ep *ep, uint64_t until_ns)
 	ep_of(ep)->paused_until_ns = until_ns;
 }
 
+bool vb_sim_ep_disowned(const struct vb_ep *ep)
+{
+	return ep_of(ep)->disowned;
+}
+
 bool vb_sim_ep_dead(const struct vb_ep *ep)
 {
 	return ep_of(ep)->dead;

@@ -70,6 +70,7 @@ void vb_sim_disown_node(struct vb_fabric *f, uint16_t node);
 /* The node gives the endpoint up, as the home of an elastic cluster's client does: it is no more to all others, and of
  * what it posts, or has under way, nothing takes effect at that node.  Itself it runs on, and at all other nodes. */
 void vb_sim_ep_disown(struct vb_ep *ep, uint16_t node);
+bool vb_sim_ep_disowned(const struct vb_ep *ep);
 /* As on shared memory (VB_CAP_INLINE): one verb after the other, no bound between a look at the
  * clock and its effect, and nothing lands any more of who has died, but for the part of a WRITE
  * that is there.  Before endpoints are opened. */
