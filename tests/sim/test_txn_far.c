@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -43,11 +44,15 @@ static uint64_t key_of(unsigned i)
 	return (uint64_t)(1 + i) << 48 | 1;
 }
 
+#define BOUND "bound=25us"
+static const char *bound = BOUND;
+
 static void open_world_by(struct world *w, const char *cc, const char *hybrid, uint64_t seed,
 			  uint32_t copies)
 {
+	char options[64];
 	const struct vb_fabric_params fp = {.fabric = "sim",
-					    .options = "profile=cx5,bound=25us,scope=nic",
+					    .options = options,
 					    .nodes = NODES,
 					    .node_bytes = 1 << 20,
 					    .seed = 1 + seed};
@@ -65,6 +70,7 @@ static void open_world_by(struct world *w, const char *cc, const char *hybrid, u
 	uint64_t record = 1;
 
 	memset(w, 0, sizeof(*w));
+	snprintf(options, sizeof(options), "profile=cx5,%s,scope=nic", bound);
 	must(vb_fabric_open(&fp, &w->f));
 	must(vb_db_open(w->f, &dp, &w->db));
 	must(vb_table_open(w->db, &tp, &w->t));
@@ -547,6 +553,74 @@ static void logs_cut_off(void **state)
 	}
 }
 
+static void thrice(void *arg)
+{
+	struct writer *by = arg;
+
+	for (by->to = 5; by->to <= 7 && by->err == 0; by->to++)
+		by->err = write_all(by->w, by->me, by->to);
+	by->done = true;
+}
+
+static void loses_its_log(void *ctx, const struct vb_txn *t)
+{
+	const struct vb_sim_faults early = {.early = 1, .lose_ops = 1u << VB_OP_WRITE};
+	struct stop *s = ctx;
+
+	if (t->me == s->who)
+		vb_sim_set_faults(t->me->db->fabric, &early);
+	s->who = NULL;
+}
+
+/* The answer of a log is lost, and it lands as late as it may: not on the log of the next in that place, which is the
+ * third, and all that is left of that when its coordinator dies past its commit point. */
+static void log_is_late(void **state)
+{
+	const struct vb_sim_faults none = {0};
+
+	(void)state;
+	bound = "bound=50us";
+	for (uint64_t seed = 0; seed < 60; seed++) {
+		struct vb_task *task;
+		struct adopter heir;
+		struct world w;
+		struct stop s = {0};
+		struct writer by = {.w = &w};
+		const struct vb_txn_watch watch = {
+			.ctx = &s, .prepared = loses_its_log, .ended = ends, .unknown = nothing};
+		uint64_t name;
+		unsigned first;
+		vb_addr status;
+		bool did;
+
+		open_world(&w, "no-wait", seed, 0);
+		w.db->watch = &watch;
+		s.who = by.me = w.a;
+		must(vb_task_spawn(w.a->ep->sched, thrice, &by, &task_params, &task));
+		while (s.who != NULL)
+			must(vb_ep_sleep(w.b->ep, US / 20));
+		first = w.a->current;
+		name = vb_ts_name(w.a->lane[first].status);
+		while (!w.a->lane[first].log_late)
+			must(vb_ep_sleep(w.b->ep, US / 20));
+		vb_sim_set_faults(w.f, &none);
+		status = vb_status_word(w.db, w.a->lane[first].place);
+		while (vb_ts_name(word_at(&w, status)) == name || !is_committed(&w, w.a, first))
+			must(vb_ep_sleep(w.b->ep, US / 20));
+		assert_false(by.done);
+		dies(&w.a, task, false);
+		w.db->watch = NULL;
+		heir = (struct adopter){.w = &w};
+		adopts(&heir);
+		must(heir.err);
+		look(&w, heir.me, &did);
+		assert_true(did);
+		vb_coordinator_close(heir.me);
+		close_world(&w);
+	}
+	bound = BOUND;
+}
+
 /* It cannot name a transaction, for the answer of its clock is lost, and leaves its places: that verb does not land on
  * the next one's clock. */
 static void clock_is_late(void **state)
@@ -605,10 +679,10 @@ static void without_the_table(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_dies),          cmocka_unit_test(heirs_die),
-		cmocka_unit_test(only_cut_off),      cmocka_unit_test(menders_cut_off),
-		cmocka_unit_test(logs_cut_off),      cmocka_unit_test(clock_is_late),
-		cmocka_unit_test(without_the_table),
+		cmocka_unit_test(one_dies),      cmocka_unit_test(heirs_die),
+		cmocka_unit_test(only_cut_off),  cmocka_unit_test(menders_cut_off),
+		cmocka_unit_test(logs_cut_off),  cmocka_unit_test(log_is_late),
+		cmocka_unit_test(clock_is_late), cmocka_unit_test(without_the_table),
 	};
 
 	if (vb_log_levels("off") != 0)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <xxhash.h>
 
 #include "base/log.h"
 #include "fabric/sim/sim.h"
@@ -319,6 +320,47 @@ static void sealed_by_others(void **state)
 	}
 }
 
+/* A word that says so has the log behind it, at each moment: others may go by it, whatever its server does next. */
+static bool has_what_it_says(const struct world *w, vb_addr at)
+{
+	const uint64_t *word = vb_local(w->f, at, 8);
+	const struct vb_place_head *head = (const void *)word;
+	const uint32_t place = vb_txn_lane(w->a)->place;
+	const uint64_t name = vb_ts_make(vb_ts_clock(*word), place);
+
+	if ((*word & COPY_STATE) != COPY_LOGGED || vb_ts_clock(*word) != vb_ts_clock(w->a->txn.ts))
+		return false;
+	assert_true(head->log_bytes == w->a->lane[w->a->current].head->log_bytes);
+	assert_true(XXH3_64bits_withSeed(head + 1, head->log_bytes, name) == head->log_seal);
+	return true;
+}
+
+static void the_word_is_last(void **state)
+{
+	static const struct vb_task_params task = {.name = "writes"};
+	unsigned seen = 0;
+	struct world w;
+
+	(void)state;
+	open_world(&w, NODES);
+	for (unsigned n = 0; n < 4; n++) {
+		struct vb_task *t;
+
+		w.byte = (uint8_t)(1 + n);
+		w.told = false;
+		must(vb_task_spawn(w.a->ep->sched, writes_all, &w, &task, &t));
+		while (!w.told) {
+			for (unsigned i = 0; i < 2; i++)
+				seen += has_what_it_says(
+					&w, vb_copy_at(w.db, vb_txn_lane(w.a)->place, i));
+			must(vb_ep_sleep(w.b->ep, 20));
+		}
+		must(w.err);
+	}
+	assert_true(seen > 0);
+	close_world(&w);
+}
+
 /* Nobody serves the second copy: nothing is committed, and nothing stays held.  Then somebody does. */
 static void nobody_serves(void **state)
 {
@@ -378,6 +420,7 @@ int main(void)
 		cmocka_unit_test(a_server_stands_still),
 		cmocka_unit_test(cut_off_at_each_moment),
 		cmocka_unit_test(sealed_by_others),
+		cmocka_unit_test(the_word_is_last),
 		cmocka_unit_test(nobody_serves),
 		cmocka_unit_test(refused),
 	};

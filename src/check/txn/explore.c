@@ -57,9 +57,7 @@ static void end_time(struct txn_world *w, struct vb_table *t, uint64_t keys)
  * has gone; or as many as ever come. */
 static uint32_t places_each(const struct vb_txn_draw *d)
 {
-	if (!d->tight)
-		return TXN_DEATHS_MAX + 16;
-	return d->copies != 0 ? d->coordinators : (d->coordinators + d->nodes - 1) / d->nodes;
+	return d->tight ? (d->coordinators + d->nodes - 1) / d->nodes : TXN_DEATHS_MAX + 16;
 }
 
 static int open_db(struct txn_world *w)

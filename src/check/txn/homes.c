@@ -134,6 +134,43 @@ static void waylay_body(void *arg)
 		cut_off(s);
 }
 
+/*
+ * Coordinators whose places are far, and whose home says that they are no more while they run on; most stand still
+ * then, about until another has their places, or for longer.  Half of them are met as they finish what others have
+ * left, if anybody does.
+ */
+static bool mends(const struct txn_slot *s)
+{
+	for (unsigned i = VB_PLACES_TXN; i < VB_PLACES_EACH; i++) {
+		const uint64_t *status =
+			vb_local(s->w->fabric, vb_db_place(s->w->db, s->me->lane[i].place), 8);
+
+		if ((*status & VB_TS_STATE) == VB_TS_COMMITTED && s->me->lane[i].status != *status)
+			return true;
+	}
+	return false;
+}
+
+/* It stands still for so long at most; 0: it does not. */
+static void disown(struct txn_slot *s, uint64_t most_ns)
+{
+	struct txn_world *w = s->w;
+
+	for (unsigned i = 0; i < VB_PLACES_EACH; i++)
+		w->keeps[s->me->lane[i].place] = true;
+	vb_sim_ep_disown(s->me->ep, s->me->node);
+	if (most_ns > 0)
+		vb_sim_ep_pause(s->me->ep,
+				vb_sched_now(w->sched) + vb_rng_below(&s->goings, most_ns));
+	w->out->disowned++;
+}
+
+static bool may_be_disowned(const struct txn_slot *s)
+{
+	return s->index < s->w->d->coordinators && s->me != NULL && !txn_is_outcast(s) &&
+	       !vb_sim_ep_dead(s->me->ep);
+}
+
 /* Right before its log, too: who stands still there comes back when others have decided, or just then. */
 void txn_home_prepared(struct txn_slot *s)
 {
@@ -170,42 +207,6 @@ static void cut_body(void *arg)
 	}
 }
 
-/*
- * Coordinators whose places are far, and whose home says that they are no more while they run on; most stand still
- * then, about until another has their places, or for longer.  Half of them are met as they finish what others have
- * left, if anybody does.
- */
-static bool mends(const struct txn_slot *s)
-{
-	for (unsigned i = VB_PLACES_TXN; i < VB_PLACES_EACH; i++) {
-		const uint64_t *status =
-			vb_local(s->w->fabric, vb_db_place(s->w->db, s->me->lane[i].place), 8);
-
-		if ((*status & VB_TS_STATE) == VB_TS_COMMITTED && s->me->lane[i].status != *status)
-			return true;
-	}
-	return false;
-}
-
-static void disown(struct txn_slot *s, struct vb_rng *r)
-{
-	struct txn_world *w = s->w;
-
-	for (unsigned i = 0; i < VB_PLACES_EACH; i++)
-		w->keeps[s->me->lane[i].place] = true;
-	vb_sim_ep_disown(s->me->ep, s->me->node);
-	if (vb_rng_chance(r, 0.8))
-		vb_sim_ep_pause(s->me->ep,
-				vb_sched_now(w->sched) + vb_rng_below(r, 6 * w->d->lease_ns));
-	w->out->disowned++;
-}
-
-static bool may_be_disowned(const struct txn_slot *s)
-{
-	return s->index < s->w->d->coordinators && s->me != NULL && !txn_is_outcast(s) &&
-	       !vb_sim_ep_dead(s->me->ep);
-}
-
 static struct txn_slot *mender(struct txn_world *w)
 {
 	for (unsigned i = 0; i < w->d->coordinators; i++)
@@ -234,7 +235,7 @@ static void disown_body(void *arg)
 			vb_task_sleep_until(until);
 		}
 		if (!w->live && may_be_disowned(s))
-			disown(s, &r);
+			disown(s, vb_rng_chance(&r, 0.8) ? 6 * w->d->lease_ns : 0);
 	}
 }
 

@@ -85,6 +85,7 @@ static void on_passed(void *ctx, const struct vb_txn *t)
 	struct txn_slot *s = &w->slot[t->me->index];
 
 	txn_votes_judge(w, t);
+	txn_logs_judge(w, t);
 	if (!s->on_edge || w->live)
 		return;
 	vb_sim_ep_pause(s->me->ep, vb_sched_now(w->sched) + w->d->lease_ns +
@@ -99,6 +100,7 @@ static void on_ended(void *ctx, const struct vb_txn *t, bool committed)
 	s->wait.word = 0;
 	w->keeps[vb_txn_lane(t->me)->place] |= t->kept;
 	if (committed) {
+		txn_logs_judge(w, t);
 		s->pending.txn.outcome = VB_HISTORY_COMMITTED;
 	} else {
 		txn_words_note(w, t);

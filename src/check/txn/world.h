@@ -286,6 +286,8 @@ void txn_words_judge(struct txn_world *w);
 
 /* votes.c: a server votes; a commit point was passed. */
 void txn_voted(void *ctx, uint64_t ts, uint16_t node, bool yes);
+/* What a commit has written down for others: logs.c. */
+void txn_logs_judge(struct txn_world *w, const struct vb_txn *t);
 void txn_votes_judge(struct txn_world *w, const struct vb_txn *t);
 
 #endif
