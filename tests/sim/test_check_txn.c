@@ -597,7 +597,7 @@ static void far_places(void **state)
 {
 	(void)state;
 	for (const struct vb_cc_ops *const *cc = vb_ccs; *cc != NULL; cc++) {
-		uint64_t commits = 0, deaths = 0;
+		uint64_t commits = 0, deaths = 0, disowned = 0;
 
 		for (uint64_t seed = 1; seed <= 12 && vb_cc_far(*cc); seed++) {
 			struct vb_txn_explored r;
@@ -609,9 +609,10 @@ static void far_places(void **state)
 			assert_int_equal(r.violations, 0);
 			commits += d.far ? r.commits : 0;
 			deaths += d.far ? r.deaths : 0;
+			disowned += r.disowned;
 			free(r.stories);
 		}
-		assert_true(!vb_cc_far(*cc) || (commits > 0 && deaths > 0));
+		assert_true(!vb_cc_far(*cc) || (commits > 0 && deaths > 0 && disowned > 0));
 	}
 }
 
