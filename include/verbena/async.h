@@ -30,12 +30,14 @@
  * What ends at once.  On `shm`, where verbs complete as they are called, an acquire of a lock that is
  * free and a release that need not wait are done where they are called: no task is made for them, no
  * completion is queued, and none of the ring's depth is taken.  They cost what the blocking calls do
- * (bench/bench_ring.c prints the ratio).  Other calls begin in a task, which runs at once; one that has
- * ended when it first gives way has ended at once, too, and has cost more than a lock that is free: those
- * that a server may have to answer (of `rpc`, `traditional`, `traditional-ro` and `table`), those of
- * rma-rw's writers, vb_ring_call, and every call on another fabric.  What has to wait is under way, and the
- * thread goes on: on `shm` an acquire of a lock that is held, and a release of `mcs` or `shiftlock` behind
- * which somebody stands who has not told his name yet, or of `ncosed` behind which somebody stands.
+ * (bench/bench_ring.c prints the ratio).  So do those of a lock at the client's own node between
+ * processes (on `verbs` if the card's atomics and the CPU's are one), but for rma-rw's readers and what
+ * tells a successor.  Other calls begin in a task, which runs at once; one that has ended when it first
+ * gives way has ended at once, too, and has cost more than a lock that is free: those that a server may
+ * have to answer (of `rpc`, `traditional`, `traditional-ro` and `table`), those of rma-rw's writers, and
+ * vb_ring_call.  What has to wait is under way, and the thread goes on: an acquire of a lock that is
+ * held or at another node, and a release of `mcs` or `shiftlock` behind which somebody stands who has not
+ * told his name yet, or of `ncosed` behind which somebody stands.
  *
  * Where it runs.  What is under way is background work of the thread ("Background work" in
  * verbena/fabric.h): it goes on while the thread waits in Verbena, and on its keeper while the thread

@@ -147,6 +147,8 @@ enum vb_cap_flags {
 	VB_CAP_DATAGRAM = 1 << 9,   /* VB_DATAGRAM means something: such a SEND may be lost */
 	VB_CAP_CLUSTER = 1 << 10,   /* reaches other machines: takes a cluster, no fork */
 	VB_CAP_NO_VIEW = 1 << 11,   /* vb_local is NULL everywhere; vb_ep_open says whose it is */
+	VB_CAP_NEAR_INLINE =
+		1 << 12, /* where vb_local is not NULL, verbs complete inside vb_post */
 };
 
 struct vb_fabric_caps {

@@ -547,6 +547,8 @@ int vb_lock_release_now(struct vb_lock_client *me, struct vb_grant *grant)
 
 	if (vb_unlikely(!vb_claim_is_held(me, grant)))
 		return vb_claim_not_held("a release", grant);
+	if (!vb_lock_is_at_once(me, c->entry))
+		return -EINPROGRESS;
 	vb_observe_begin(me, VB_ACT_RELEASE, c->lock, c->mode, c);
 	err = vb_claim_release_now(me, c);
 	return vb_unlikely(err == -EINPROGRESS) ? err : released(me, grant, err);

@@ -95,8 +95,12 @@ int vb_lock_client_open(struct vb_lock_space *space, uint16_t node, struct vb_lo
 		return err;
 	}
 	vb_mail_init(&me->mail, me->ep);
-	me->at_once =
-		(space->fabric->caps.flags & VB_CAP_INLINE) && space->ops->release_now != NULL;
+	if (space->ops->release_now != NULL) {
+		me->at_once = (space->fabric->caps.flags & VB_CAP_INLINE) != 0;
+		me->near_at_once = (space->fabric->caps.flags & VB_CAP_NEAR_INLINE) != 0 &&
+				   vb_local(space->fabric, vb_addr_make(node, 0), 8) != NULL &&
+				   space->ops->try_verbs == 0;
+	}
 	me->rtt_ns = space->fabric->caps.rtt_ns;
 	vb_rng_seed(&me->rng, space->fabric->seed, me->ep->self);
 	if (space->ops->client_open)

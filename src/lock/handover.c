@@ -125,6 +125,9 @@ int vb_handover_tell_now(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 {
 	struct vb_msg m = {.subject = c->entry, .tag = tag, .len = len, .imm = stamp(to)};
 
+	/* Only the lock's words are near. */
+	if (!me->at_once)
+		return -EINPROGRESS;
 	memcpy(m.data, data, len);
 	return vb_send_wait(me->ep, to >> NUMBER_BITS, &m) == 0 ? 0 : -EINPROGRESS;
 }

@@ -134,8 +134,9 @@ struct vb_lock_client {
 	unsigned proxies;
 	/* Closed, and its proxies are not through. */
 	bool ghost;
-	/* Its verbs complete inline, and its protocol has a release_now. */
-	bool at_once;
+	/* Its verbs complete inline, or those to its own node do; and its protocol has a release_now, for the second
+	 * one that has all words of a lock at the lock's node. */
+	bool at_once, near_at_once;
 	struct vb_list in_ghosts;
 	/* NULL: not kept (lock/observe.h). */
 	struct vb_lock_timing *timing;
@@ -204,6 +205,12 @@ static inline vb_addr vb_lock_entry(const struct vb_lock_space *s, uint64_t lock
 	uint64_t index = s->servers == 1 ? lock : lock / s->servers;
 
 	return s->base[node] + index * s->stride;
+}
+
+/* Whether verbs to that entry complete inline. */
+static inline bool vb_lock_is_at_once(const struct vb_lock_client *me, vb_addr entry)
+{
+	return vb_likely(me->at_once) || (me->near_at_once && vb_addr_node(entry) == me->node);
 }
 
 /* Whether an address that came in a message is one of the space's entries on that node. */
@@ -296,8 +303,8 @@ static inline void vb_lock_part(struct vb_lock_client *me, bool outermost)
 }
 
 /*
- * vb_lock_try and vb_lock_release of a client with `at_once`, neither of which waits: for who has looked whose call it
- * is (vb_ep_check).  The second: -EINPROGRESS if it would have to, and the lock is held as before.
+ * vb_lock_try of a lock that vb_lock_is_at_once, and vb_lock_release, neither of which waits: for who has looked whose
+ * call it is (vb_ep_check).  The second: -EINPROGRESS if it would have to, and the lock is held as before.
  */
 int vb_lock_try_now(struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
 		    struct vb_grant *out);
@@ -500,11 +507,14 @@ static inline int vb_lock_change_first(struct vb_lock_client *me, vb_addr word, 
 				       uint64_t to, uint64_t *seen)
 {
 	const bool learns = !(me->ep->fabric->caps.flags & (VB_CAP_VIRTUAL | VB_CAP_INLINE));
-	uint64_t posted = vb_unlikely(learns) ? vb_ep_now(me->ep) : 0;
+	/* Compared with nothing, so they need no order; but of two that are early the second may be so by more. */
+	uint64_t posted = vb_unlikely(learns) ? vb_ep_now_early(me->ep) : 0, done;
 	int err = vb_cas64_before(me->ep, word, from, to, VB_FOREVER, seen);
 
-	if (vb_unlikely(learns) && err == 0)
-		vb_lock_learn_rtt(me, vb_ep_now(me->ep) - posted);
+	if (vb_unlikely(learns) && err == 0) {
+		done = vb_ep_now_early(me->ep);
+		vb_lock_learn_rtt(me, done > posted ? done - posted : 0);
+	}
 	return err;
 }
 

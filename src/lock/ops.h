@@ -133,7 +133,8 @@ struct vb_lock_shape {
  *	             which is not after the lease's end.  -VB_ELOST: it is over; or another error, and
  *	             c is held as before.  Never makes a lease of one that was over when the request
  *	             took effect.  NULL: its leases cannot be renewed
- *	release_now  as release, where verbs complete inside their posting (VB_CAP_INLINE); but if it
+ *	release_now  as release, where verbs complete inside their posting (VB_CAP_INLINE), or those to
+ *	             the lock's words do (VB_CAP_NEAR_INLINE, a client without `at_once`); but if it
  *	             would have to wait, -EINPROGRESS: the lock's words are as before, and release does
  *	             all of it.  NULL: a release or a try may have to wait for an answer there, too
  *	release_all  releases n held claims, all of them, with the result of each in its `ended`.

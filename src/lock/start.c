@@ -140,9 +140,19 @@ static int start(struct vb_ring_op *op, const struct started *call, uint64_t *id
 }
 
 /* Whether nobody is waited for in a try.  One that has to give back what it took may wait for who came behind. */
-static bool tries_at_once(const struct vb_lock_client *me, enum vb_mode mode)
+static bool tries_at_once(const struct vb_lock_client *me, uint64_t lock, enum vb_mode mode)
 {
-	return me->at_once && (mode == VB_SHARED || me->space->ops->try_verbs == 0);
+	const struct vb_lock_space *s = me->space;
+
+	return (vb_likely(me->at_once) ||
+		(lock < s->locks && vb_lock_is_at_once(me, vb_lock_entry(s, lock)))) &&
+	       (mode == VB_SHARED || s->ops->try_verbs == 0);
+}
+
+/* Whether it may: of which lock it is, vb_lock_release_now knows. */
+static bool releases_at_once(const struct vb_lock_client *me)
+{
+	return vb_likely(me->at_once) || me->near_at_once;
 }
 
 static int acquire_later(struct vb_ring *ring, const struct started *call, void *tag, uint64_t *id)
@@ -165,7 +175,7 @@ static VB_NOINLINE int acquire_kept(struct vb_ring *ring, struct started *call, 
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(vb_ring_own(ring));
-	if (vb_ring_own(ring) != NULL && tries_at_once(me, call->mode)) {
+	if (vb_ring_own(ring) != NULL && tries_at_once(me, call->lock, call->mode)) {
 		err = vb_lock_try_now(me, call->lock, call->mode, call->grant);
 		if (err != -EAGAIN)
 			return err;
@@ -186,7 +196,7 @@ int vb_lock_acquire_start(struct vb_ring *ring, struct vb_lock_client *me, uint6
 
 	if (vb_any_null(ring, me, out))
 		return -EINVAL;
-	if (vb_likely(vb_ring_is_quick(ring, me->ep->sched)) && tries_at_once(me, mode)) {
+	if (vb_likely(vb_ring_is_quick(ring, me->ep->sched)) && tries_at_once(me, lock, mode)) {
 		err = vb_lock_try_now(me, lock, mode, out);
 		return vb_likely(err != -EAGAIN) ? err : acquire_later(ring, &call, tag, id);
 	}
@@ -212,7 +222,7 @@ static VB_NOINLINE int release_kept(struct vb_ring *ring, const struct started *
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(vb_ring_own(ring));
-	if (vb_ring_own(ring) != NULL && call->client->at_once) {
+	if (vb_ring_own(ring) != NULL && releases_at_once(call->client)) {
 		err = vb_lock_release_now(call->client, call->grant);
 		if (err != -EINPROGRESS)
 			return err;
@@ -228,7 +238,7 @@ int vb_lock_release_start(struct vb_ring *ring, struct vb_lock_client *me, struc
 
 	if (vb_any_null(ring, me, grant))
 		return -EINVAL;
-	if (vb_likely(vb_ring_is_quick(ring, me->ep->sched)) && me->at_once) {
+	if (vb_likely(vb_ring_is_quick(ring, me->ep->sched)) && releases_at_once(me)) {
 		err = vb_lock_release_now(me, grant);
 		return vb_likely(err != -EINPROGRESS) ? err : release_later(ring, &call, tag, id);
 	}

@@ -70,6 +70,11 @@ static int release(unsigned i, uint64_t *id)
 	return vb_lock_release_start(w.ring, w.client[i], &w.grant[i], &w.client[i], id);
 }
 
+static vb_addr word_of(uint64_t lock)
+{
+	return vb_lock_entry(w.space, lock);
+}
+
 static void expect_nothing(void)
 {
 	struct vb_completion done;
@@ -149,6 +154,60 @@ static void test_at_once(void **state)
 	}
 }
 
+/* A verb takes its time, but not one to words that this process has. */
+static void test_near(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(at_once); i++) {
+		open_world("tcp", at_once[i], 1);
+		assert_false(w.client[0]->at_once);
+		/* rma-rw's words are at several nodes. */
+		assert_int_equal(w.client[0]->near_at_once, w.space->ops->try_verbs == 0);
+		if (w.client[0]->near_at_once) {
+			cycle(VB_EXCLUSIVE);
+			if (w.space->ops->caps & VB_LOCK_SHARED)
+				cycle(VB_SHARED);
+		}
+		close_world();
+	}
+}
+
+/* But the message to who waits behind does. */
+static void test_near_no_more(void **state)
+{
+	static const char *const locks[] = {"mcs", "ncosed", "shiftlock"};
+
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(locks); i++) {
+		uint64_t before, word, switches;
+		int err;
+
+		open_world("tcp", locks[i], 2);
+		assert_int_equal(acquire(0, HOT, VB_EXCLUSIVE), 0);
+		assert_int_equal(vb_read64(w.client[2]->ep, word_of(HOT), &before), 0);
+		assert_int_equal(acquire(1, HOT, VB_EXCLUSIVE), VB_STARTED);
+		do {
+			assert_int_equal(vb_ring_wait(w.ring, MS), -ETIMEDOUT);
+			assert_int_equal(vb_read64(w.client[2]->ep, word_of(HOT), &word), 0);
+		} while (word == before);
+		switches = vb_sched_switches(w.client[0]->ep->sched);
+		err = release(0, NULL);
+		/* In a task in any case, which may be quicker than who waits for it. */
+		assert_true(vb_sched_switches(w.client[0]->ep->sched) > switches);
+		assert_true(err == 0 || err == VB_STARTED);
+		for (unsigned left = err == 0 ? 1 : 2; left != 0; left--) {
+			struct vb_completion done;
+
+			assert_int_equal(vb_ring_wait(w.ring, PATIENCE_NS), 0);
+			assert_int_equal(vb_ring_reap(w.ring, &done, 1), 1);
+			assert_int_equal(done.result, 0);
+		}
+		assert_true(vb_lock_valid(w.client[1], &w.grant[1]));
+		assert_int_equal(release(1, NULL), 0);
+		close_world();
+	}
+}
+
 /* To who is known to wait behind. */
 static void test_handed_over(void **state)
 {
@@ -192,11 +251,6 @@ static void test_refused(void **state)
 }
 
 /* ---- later ---- */
-
-static vb_addr word_of(uint64_t lock)
-{
-	return vb_lock_entry(w.space, lock);
-}
 
 /* How a writer names itself in a lock's word, and what it tells the one before it. */
 struct queue {
@@ -487,6 +541,7 @@ int main(void)
 		cmocka_unit_test(test_at_once),   cmocka_unit_test(test_handed_over),
 		cmocka_unit_test(test_refused),   cmocka_unit_test(test_later),
 		cmocka_unit_test(test_elsewhere), cmocka_unit_test(test_hot),
+		cmocka_unit_test(test_near),      cmocka_unit_test(test_near_no_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -395,7 +395,7 @@ int vb_hook_defer(struct vb_fabric *lower, const struct vb_defer_params *p, stru
 	if (err != 0)
 		return err;
 	((struct defer_fabric *)f)->p = *p;
-	f->caps.flags &= ~(uint32_t)VB_CAP_INLINE;
+	f->caps.flags &= ~(uint32_t)(VB_CAP_INLINE | VB_CAP_NEAR_INLINE);
 	f->caps.verb_bound_ns = lower->caps.verb_bound_ns + p->max_delay_ns +
 				(p->late_ns != 0 ? p->late_ns : LATE_NS);
 	f->caps.order = "what the interface promises and no more";

@@ -276,6 +276,8 @@ static int open_wire(struct net_fabric *f, const struct vb_fabric_params *p, con
 		if (err != 0)
 			f->t->close(f);
 	}
+	if (err == 0 && f->t->local_cpu(f))
+		f->f.caps.flags |= VB_CAP_NEAR_INLINE;
 	free(address);
 	return err;
 }

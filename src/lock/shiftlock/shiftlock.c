@@ -653,7 +653,7 @@ static inline int release_writer(struct vb_lock_client *me, struct vb_claim *c, 
 
 	if (!VB_CHANCE(200, "shiftlock: does not look for its successor first") &&
 	    find_successor(me, c))
-		return hand_over(me, c);
+		return now && !me->at_once ? -EINPROGRESS : hand_over(me, c);
 	err = sl_mcas_back(me, c, (struct vb_u128){.lo = self_name(me), .hi = s->rel}, mask,
 			   (struct vb_u128){.lo = s->epoch ? 0 : SL_EPOCH,
 					    .hi = rel_add(me->space, s->rel, 1)},
