@@ -26,8 +26,9 @@ cd "$(dirname "$0")/.." || exit 1
 quick='format gcc seeds planted package'
 thorough='models net long clang asan tsan rdma mutants fuzz debian'
 stages="$quick $thorough"
-# These run beside the stage rdma, whose guest waits most of its time, and only take what it leaves.
-beside='mutants fuzz debian'
+# These run beside the stage rdma, whose guest waits most of its time, and only take what it leaves.  Packages come when
+# what rdma needs has been installed, and before 40 minutes are over.
+beside='fuzz debian mutants'
 alone='coverage arm64'
 out=${VERBENA_TEST_DIR-build-test}
 seeds=${VERBENA_TEST_SEEDS-200}
