@@ -82,10 +82,18 @@ static int add(struct world *w, struct vb_coordinator *me, uint64_t key)
 static uint64_t value(struct world *w)
 {
 	uint64_t record;
+	int err;
 
-	must(vb_txn_begin(w->b));
-	must(vb_txn_read(w->b, w->t, KEY, &record));
-	must(vb_txn_commit(w->b));
+	/* On a busy machine a read may be told to try again. */
+	do {
+		err = vb_txn_begin(w->b);
+		if (err == 0)
+			err = vb_txn_read(w->b, w->t, KEY, &record);
+		if (err == 0)
+			err = vb_txn_commit(w->b);
+		vb_txn_abort(w->b);
+	} while (err == -EAGAIN);
+	must(err);
 	return record;
 }
 
