@@ -6,7 +6,8 @@
 # VERBENA_BUILD_TARGETS  what to build (everything)
 #
 # Builds into DIR: a release build unless the options say otherwise.  A directory that was set up with
-# other options or from another place, or by a setup that did not finish, is made anew.
+# other options or from another place, or by a setup that did not finish, is made anew; what was measured
+# stays in it (demo-*.json, peers*.json).
 set -eu
 cd "$(dirname "$0")/.."
 dir=$1
@@ -14,7 +15,14 @@ shift
 
 setup="$PWD --buildtype=release CC=${CC-} $*"
 if [ ! -f "$dir/build.ninja" ] || [ "$(cat "$dir/.setup" 2>/dev/null)" != "$setup" ]; then
+	kept=
+	for result in "$dir"/demo-*.json "$dir"/peers*.json; do
+		[ -f "$result" ] || continue
+		[ -n "$kept" ] || kept=$(mktemp -d "${TMPDIR:-/tmp}/verbena-kept.XXXXXX")
+		cp -p "$result" "$kept/"
+	done
 	rm -rf "$dir"
+	[ -z "$kept" ] || { mkdir -p "$dir" && mv "$kept"/* "$dir/" && rmdir "$kept"; }
 	meson setup "$dir" --buildtype=release "$@" </dev/null
 	printf '%s\n' "$setup" >"$dir/.setup"
 fi
