@@ -15,14 +15,7 @@ shift
 
 setup="$PWD --buildtype=release CC=${CC-} $*"
 if [ ! -f "$dir/build.ninja" ] || [ "$(cat "$dir/.setup" 2>/dev/null)" != "$setup" ]; then
-	kept=
-	for result in "$dir"/demo-*.json "$dir"/peers*.json; do
-		[ -f "$result" ] || continue
-		[ -n "$kept" ] || kept=$(mktemp -d "${TMPDIR:-/tmp}/verbena-kept.XXXXXX")
-		cp -p "$result" "$kept/"
-	done
-	rm -rf "$dir"
-	[ -z "$kept" ] || { mkdir -p "$dir" && mv "$kept"/* "$dir/" && rmdir "$kept"; }
+	[ ! -d "$dir" ] || find "$dir" -mindepth 1 -maxdepth 1 ! -name 'demo-*.json' ! -name 'peers*.json' -exec rm -rf {} +
 	meson setup "$dir" --buildtype=release "$@" </dev/null
 	printf '%s\n' "$setup" >"$dir/.setup"
 fi

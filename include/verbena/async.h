@@ -172,7 +172,8 @@ int vb_lock_keep_start(struct vb_ring *ring, struct vb_lock_client *client, stru
  * to the next the thread may change, so nothing that hangs on a thread (errno, its locals) lasts.  If
  * it waits by other means, all that is under way waits.  The clients and coordinators that it uses are
  * its own until it has ended, and must not be used elsewhere; while it waits in a call of theirs, another
- * one is -EBUSY.  It may start more, but not reap, arm, wait or close (-EINVAL).  A child that is forked in it must not return from it: it would be ended.
+ * one is -EBUSY.  It may start more, but not reap, arm, wait or close (-EINVAL).  A child that is forked
+ * in it must not return from it: it would be ended.
  *
  *   VB_STARTED, -ENOSPC, -ENOMEM, -VB_EFOREIGN as for vb_lock_acquire_start
  *

@@ -45,7 +45,6 @@ static const struct flag_name fabric_caps[] = {
 	{VB_CAP_SEND, "SEND/RECV", "send"},
 	{VB_CAP_NOTIFY, "notified WRITE", "notify"},
 	{VB_CAP_INLINE, "verbs complete inline", "inline"},
-	{VB_CAP_NEAR_INLINE, "verbs to own memory complete inline", "near_inline"},
 	{VB_CAP_CPU_ATOMICS, "CPU atomics allowed", "cpu_atomics"},
 	{VB_CAP_TARGET_CPU, "the target's CPU takes part", "target_cpu"},
 	{VB_CAP_VIRTUAL, "virtual time", "virtual"},

@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <verbena/verbena.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/opt.h"
 #include "lab/json.h"
@@ -51,20 +51,12 @@ const struct vb_command *const vb_commands[] = {
 static volatile sig_atomic_t reader_left;
 static volatile uint64_t first_signal_ns;
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
 static void on_signal(int sig)
 {
 	if (sig == SIGPIPE)
 		reader_left = 1;
 	if (vb_interrupted && (sig == SIGINT || sig == SIGTERM)) {
-		if (now_ns() - first_signal_ns < SAME_SIGNAL_NS)
+		if (vb_clock_gettime_ns() - first_signal_ns < SAME_SIGNAL_NS)
 			return;
 		signal(sig, SIG_DFL);
 		raise(sig);
@@ -75,7 +67,7 @@ static void on_signal(int sig)
 		_exit(0);
 	}
 	if (!vb_interrupted)
-		first_signal_ns = now_ns();
+		first_signal_ns = vb_clock_gettime_ns();
 	vb_interrupted = true;
 }
 

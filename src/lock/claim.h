@@ -126,7 +126,7 @@ static inline int vb_claim_release(struct vb_lock_client *me, struct vb_claim *c
 	return vb_claim_released(me, c, err);
 }
 
-/* The same of a client with `at_once`; -EINPROGRESS: it would have to wait, and is for vb_claim_release. */
+/* The same of a lock that vb_lock_is_at_once; -EINPROGRESS: it would have to wait, and is for vb_claim_release. */
 static inline int vb_claim_release_now(struct vb_lock_client *me, struct vb_claim *c)
 {
 	int err = me->space->ops->release_now(me, c);

@@ -167,40 +167,30 @@ static int lease_renew(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 	return 0;
 }
 
+#define LEASE_OPS(name_, rule_, summary_, ...)                                                     \
+	.ops = {.name = "planted:" name_,                                                          \
+		.summary = summary_,                                                               \
+		.source = "planted bug",                                                           \
+		.planted = rule_,                                                                  \
+		.caps = VB_LOCK_EXCLUSIVE | VB_LOCK_SURVIVES | VB_LOCK_TOKEN,                      \
+		.entry_bytes = 16,                                                                 \
+		.recovery_leases = 2,                                                              \
+		.verbs_uncontended = "2 CAS + 1 FAA",                                              \
+		.verbs_contended = "1 CAS per attempt + 1 CAS + 1 FAA",                            \
+		.acquire = lease_acquire,                                                          \
+		.try_acquire = lease_try_once,                                                     \
+		.release = lease_release,                                                          \
+		__VA_ARGS__}
+
 #define LEASE_LOCK(bug_, name_, rule_, summary_, ...)                                              \
 	{                                                                                          \
-		.ops = {.name = "planted:" name_,                                                  \
-			.summary = summary_,                                                       \
-			.source = "planted bug",                                                   \
-			.planted = rule_,                                                          \
-			.caps = VB_LOCK_EXCLUSIVE | VB_LOCK_SURVIVES | VB_LOCK_TOKEN,              \
-			.entry_bytes = 16,                                                         \
-			.recovery_leases = 2,                                                      \
-			.verbs_uncontended = "2 CAS + 1 FAA",                                      \
-			.verbs_contended = "1 CAS per attempt + 1 CAS + 1 FAA",                    \
-			.acquire = lease_acquire,                                                  \
-			.try_acquire = lease_try_once,                                             \
-			.release = lease_release,                                                  \
-			__VA_ARGS__},                                                              \
-		.bug = bug_,                                                                       \
+		LEASE_OPS(name_, rule_, summary_, __VA_ARGS__), .bug = bug_                        \
 	}
 
 #define KEPT_LOCK(keep_, name_, rule_, summary_)                                                   \
 	{                                                                                          \
-		.ops = {.name = "planted:" name_,                                                  \
-			.summary = summary_,                                                       \
-			.source = "planted bug",                                                   \
-			.planted = rule_,                                                          \
-			.caps = VB_LOCK_EXCLUSIVE | VB_LOCK_SURVIVES | VB_LOCK_TOKEN,              \
-			.entry_bytes = 16,                                                         \
-			.recovery_leases = 2,                                                      \
-			.verbs_uncontended = "2 CAS + 1 FAA",                                      \
-			.verbs_contended = "1 CAS per attempt + 1 CAS + 1 FAA",                    \
-			.acquire = lease_acquire,                                                  \
-			.try_acquire = lease_try_once,                                             \
-			.release = lease_release,                                                  \
-			.renew = renew_ours},                                                      \
-		.bug = PLANTED_KEEPER, .keep = keep_,                                              \
+		LEASE_OPS(name_, rule_, summary_, .renew = renew_ours), .bug = PLANTED_KEEPER,     \
+									.keep = keep_              \
 	}
 
 const struct planted_lease vb_planted_double_grant =
