@@ -703,11 +703,12 @@ int vb_ring_next(struct vb_ring *r, uint64_t until_ns, struct vb_completion *out
 
 uint32_t vb_ring_bury(struct vb_ring *r)
 {
-	uint32_t open = r->open;
+	/* What has ended twice is not open any more, and still in the queue. */
+	uint32_t open = r->open, queued = r->head - r->tail;
 
 	vb_assert(r->host == NULL && r->sched->face.is_virtual);
 	for (; r->under_way > 0; r->under_way--)
 		vb_sched_call_end(r->sched);
 	ring_free(r);
-	return open;
+	return open > queued ? open : queued;
 }
