@@ -31,7 +31,8 @@
  * acting are two moments.  Only a fencing token that is checked where the data lives closes that
  * gap.  With `fencing`, every exclusive grant carries a token that grows with each exclusive grant of
  * that lock, also across recoveries: have the storage refuse a token smaller than the largest it
- * has seen.
+ * has seen.  (Readers have none.  A late write is refused once the next exclusive holder has shown
+ * its token, and not before, also where others read under the lock by then.)
  *
  * What is known after a call.
  *

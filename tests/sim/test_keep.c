@@ -26,6 +26,7 @@ static struct {
 	const struct vb_lock_ops *real;
 	int err;
 	unsigned fail, asked;
+	bool waits; /* until the time is over, where they fail */
 	uint64_t due_ns;
 } script;
 
@@ -125,6 +126,8 @@ static int scripted(struct vb_lock_client *me, struct vb_claim *c, uint64_t unti
 	assert_true(until_ns <= c->valid_until_ns);
 	if (script.fail > 0) {
 		script.fail--;
+		if (script.waits && until_ns > begun)
+			must(vb_ep_sleep(me->ep, until_ns - begun));
 		return script.err;
 	}
 	err = script.real->renew(me, c, until_ns);
@@ -222,6 +225,28 @@ static void test_told_of_it(void **state)
 			must(vb_lock_release(w.a, &g));
 			close_world(&w);
 		}
+	}
+}
+
+/* Nor later if a renewal waits for as long as it may. */
+static void test_told_in_time(void **state)
+{
+	struct vb_grant g;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g)
+	{
+		const uint64_t left = left_of(&g, w.a);
+
+		tell(&w, &g, UINT32_MAX, -ETIMEDOUT);
+		script.waits = true;
+		keep(&w, &g, NULL);
+		assert_int_equal(keep_for(&w, left), -ETIMEDOUT);
+		w.space->ops = script.real;
+		assert_true(vb_lock_valid(w.a, &g));
+		assert_true(left_of(&g, w.a) + US >= left / 4);
+		must(vb_lock_release(w.a, &g));
+		close_world(&w);
 	}
 }
 
@@ -339,6 +364,7 @@ int main(void)
 		cmocka_unit_test(test_by_halves),
 		cmocka_unit_test(test_tried_again),
 		cmocka_unit_test(test_told_of_it),
+		cmocka_unit_test(test_told_in_time),
 		cmocka_unit_test(test_told_of_a_loss),
 		cmocka_unit_test(test_token_stays),
 		cmocka_unit_test(test_the_client_is_the_calls),

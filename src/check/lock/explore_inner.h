@@ -46,6 +46,7 @@ struct kept {
 /* What a lock guards: it remembers the largest token that it has seen. */
 struct explore_store {
 	uint64_t token, writes;
+	uint64_t prompt; /* of them: not late */
 	unsigned writer; /* the last */
 };
 

@@ -9,7 +9,9 @@
  *	late        it has said yes, and the holder stood still before the write arrived.  Others may have
  *	            the lock by then: the store refuses what is older than the largest token that it has seen
  *
- * A holder presents its token when it comes, as who reads first does; without tokens nobody is late.
+ * A holder presents its token when it comes, as who reads first does; without tokens nobody is late.  Who holds
+ * it shared looks there at once, and finds what it found when it came, or what was late: it has no token by which
+ * the store would refuse that.
  */
 #define VB_LOG_ROOM "check"
 #include <inttypes.h>
@@ -181,13 +183,13 @@ static void come_to_store(struct slot *s, const struct vb_grant *g)
 {
 	struct explore_store *st = &s->x->store[g->lock];
 
+	s->kept.saw = g->mode == VB_SHARED ? st->prompt : st->writes;
 	if (!guards(s, g))
 		return;
 	if (refuses(s, g))
 		write_is_wrong(s, g, "a holder that had just looked was refused");
 	else
 		st->token = g->token;
-	s->kept.saw = st->writes;
 }
 
 static void write_down(struct slot *s, const struct vb_grant *g)
@@ -198,14 +200,24 @@ static void write_down(struct slot *s, const struct vb_grant *g)
 	st->writer = s->index;
 }
 
+static void read_at_once(struct slot *s, struct vb_lock_client *me, const struct vb_grant *g)
+{
+	if (explore_forgiven(s->x->d) == 0 && vb_lock_valid(me, g) &&
+	    s->x->store[g->lock].prompt != s->kept.saw)
+		write_is_wrong(s, g, "a reader that had just looked found another's write");
+}
+
 static void write_at_once(struct slot *s, struct vb_lock_client *me, const struct vb_grant *g)
 {
+	if (g->mode == VB_SHARED)
+		read_at_once(s, me, g);
 	if (!guards(s, g) || !vb_lock_valid(me, g))
 		return;
 	if (refuses(s, g))
 		write_is_wrong(s, g, "a write of a holder that had just looked was refused");
 	else if (s->x->store[g->lock].writes != s->kept.saw)
 		write_is_wrong(s, g, "a holder that had just looked wrote over another's");
+	s->x->store[g->lock].prompt++;
 	write_down(s, g);
 }
 
@@ -466,9 +478,14 @@ void explore_keep_somehow(struct slot *s, struct vb_lock_client *me, struct vb_g
 
 	if (keeps && (d->keep_leases == 0 || g->valid_until_ns == VB_FOREVER_NS))
 		ask_in_vain(s, me, g);
-	if (d->keep_leases == 0 || g->valid_until_ns == VB_FOREVER_NS || !valid)
+	if (d->keep_leases == 0 || !valid)
 		return;
 	come_to_store(s, g);
+	if (g->valid_until_ns == VB_FOREVER_NS) {
+		/* Of drtm's writers, whose readers have leases. */
+		write_at_once(s, me, g);
+		return;
+	}
 	if (keeps)
 		keep_for(s, me, g,
 			 vb_rng_below(rng_of(s),
