@@ -296,6 +296,33 @@ static void test_token_stays(void **state)
 	}
 }
 
+/* The caller's time, much of the lease though there is left; and what had no answer changes nothing. */
+static void test_no_longer_than_asked(void **state)
+{
+	struct vb_grant g;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g)
+	{
+		const uint64_t until = g.valid_until_ns;
+		uint64_t begun = vb_lock_now(w.a);
+		char said[1024] = "";
+
+		if (w.space->ops->caps & VB_LOCK_SERVER) {
+			vb_sim_ep_pause(w.server->ep, now() + LEASE / 2);
+			vb_log_capture_begin(said, sizeof(said));
+			assert_int_equal(vb_lock_renew(w.a, &g, 200 * US), -ETIMEDOUT);
+			vb_log_capture_end();
+			assert_true(vb_lock_now(w.a) - begun >= 200 * US &&
+				    vb_lock_now(w.a) - begun <= 300 * US);
+			assert_true(vb_lock_valid(w.a, &g) && g.valid_until_ns == until);
+		}
+		must(vb_lock_renew(w.a, &g, VB_FOREVER_NS));
+		must(vb_lock_release(w.a, &g));
+		close_world(&w);
+	}
+}
+
 static void test_the_client_is_the_calls(void **state)
 {
 	struct vb_grant g, other, his;
@@ -367,6 +394,7 @@ int main(void)
 		cmocka_unit_test(test_told_in_time),
 		cmocka_unit_test(test_told_of_a_loss),
 		cmocka_unit_test(test_token_stays),
+		cmocka_unit_test(test_no_longer_than_asked),
 		cmocka_unit_test(test_the_client_is_the_calls),
 		cmocka_unit_test(test_the_dead_beside_it),
 	};
