@@ -37,7 +37,10 @@
  * have to answer (of `rpc`, `traditional`, `traditional-ro` and `table`), those of rma-rw's writers, and
  * vb_ring_call.  What has to wait is under way, and the thread goes on: an acquire of a lock that is
  * held or at another node, and a release of `mcs` or `shiftlock` behind which somebody stands who has not
- * told his name yet, or of `ncosed` behind which somebody stands.
+ * told his name yet, or of `ncosed` behind which somebody stands (a writer's; its readers leave at once).
+ * One thing the thread stands still for: a successor whose mailbox is full, which takes a thread or
+ * process that has been stopped.  Then a release of `shiftlock` ends at once, after some 8 ms on `shm`, and
+ * one of `mcs` is under way after 1 or 2.
  *
  * Where it runs.  What is under way is background work of the thread ("Background work" in
  * verbena/fabric.h): it goes on while the thread waits in Verbena, and on its keeper while the thread

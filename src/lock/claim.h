@@ -78,7 +78,7 @@ static inline void vb_claim_free(struct vb_lock_client *me, struct vb_claim *c)
 	if (me->space->ops->caps & VB_LOCK_MESSAGES)
 		vb_box_close(&c->box);
 	c->state = CLAIM_FREE;
-	c->queued = c->held = false;
+	c->queued = c->held = c->said = false;
 	me->used[c->slot / 64] &= ~(1ull << c->slot % 64);
 	me->n_used--;
 }

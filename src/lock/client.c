@@ -530,13 +530,22 @@ static inline int released(struct vb_lock_client *me, struct vb_grant *grant, in
 	return err;
 }
 
+/* Once, also where it is begun at once and goes on later. */
+static inline void say_release(struct vb_lock_client *me, enum vb_act act, struct vb_claim *c)
+{
+	if (vb_likely(!vb_is_observed(me)) || c->said)
+		return;
+	c->said = true;
+	vb_observers_begin(me, act, c->lock, c->mode, c);
+}
+
 static inline int release(struct vb_lock_client *me, struct vb_grant *grant)
 {
 	struct vb_claim *c = grant->claim;
 
 	if (vb_unlikely(!vb_claim_is_held(me, grant)))
 		return vb_claim_not_held("a release", grant);
-	vb_observe_begin(me, VB_ACT_RELEASE, c->lock, c->mode, c);
+	say_release(me, VB_ACT_RELEASE, c);
 	return released(me, grant, vb_claim_release(me, c));
 }
 
@@ -549,7 +558,7 @@ int vb_lock_release_now(struct vb_lock_client *me, struct vb_grant *grant)
 		return vb_claim_not_held("a release", grant);
 	if (!vb_lock_is_at_once(me, c->entry))
 		return -EINPROGRESS;
-	vb_observe_begin(me, VB_ACT_RELEASE, c->lock, c->mode, c);
+	say_release(me, VB_ACT_RELEASE, c);
 	err = vb_claim_release_now(me, c);
 	return vb_unlikely(err == -EINPROGRESS) ? err : released(me, grant, err);
 }
@@ -610,10 +619,7 @@ static int release_together(struct vb_lock_client *me, struct vb_grant grants[],
 	int err = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		struct vb_claim *c = grants[i].claim;
-
-		vb_observe_begin(me, i < n - 1 ? VB_ACT_RELEASE_PART : VB_ACT_RELEASE, c->lock,
-				 c->mode, c);
+		say_release(me, i < n - 1 ? VB_ACT_RELEASE_PART : VB_ACT_RELEASE, grants[i].claim);
 	}
 	shielded = vb_task_shield(true);
 	me->space->ops->release_all(me, grants, n);

@@ -66,6 +66,8 @@ struct vb_claim {
 	/* Stands in the queue: cannot be dropped without a proxy. */
 	bool queued;
 	bool held;
+	/* Who looks on has heard that its release begins, and hears of no second beginning. */
+	bool said;
 	/* enum vb_claim_state (claim.h). */
 	uint8_t state;
 	/* Which of its client's claims it is, from 0. */

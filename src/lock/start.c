@@ -125,6 +125,12 @@ static int check(struct vb_ring *ring, const struct vb_lock_client *me)
 	return 0;
 }
 
+/* Again, inside: entering may have given others a turn, who may have begun a call of the client's. */
+static int check_inside(const struct vb_ring *ring, const struct vb_lock_client *me)
+{
+	return vb_ring_own(ring) != NULL ? vb_ep_check(me->ep) : 0;
+}
+
 static int start(struct vb_ring_op *op, const struct started *call, uint64_t *id)
 {
 	struct vb_sched *s = call->client->ep->sched;
@@ -166,6 +172,24 @@ static int acquire_later(struct vb_ring *ring, const struct started *call, void 
 	return start(op, call, id);
 }
 
+/* What ends at once may yet give others a turn, where a verb is refused (a successor without room for a message):
+ * meanwhile the client is this call's. */
+static int try_alone(const struct started *s)
+{
+	VB_EP_CALL(call, s->client->ep);
+	if (call.err)
+		return call.err;
+	return vb_lock_try_now(s->client, s->lock, s->mode, s->grant);
+}
+
+static int release_alone(const struct started *s)
+{
+	VB_EP_CALL(call, s->client->ep);
+	if (call.err)
+		return call.err;
+	return vb_lock_release_now(s->client, s->grant);
+}
+
 static VB_NOINLINE int acquire_kept(struct vb_ring *ring, struct started *call, void *tag,
 				    uint64_t *id)
 {
@@ -175,8 +199,11 @@ static VB_NOINLINE int acquire_kept(struct vb_ring *ring, struct started *call, 
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(vb_ring_own(ring));
+	err = check_inside(ring, me);
+	if (err)
+		return err;
 	if (vb_ring_own(ring) != NULL && tries_at_once(me, call->lock, call->mode)) {
-		err = vb_lock_try_now(me, call->lock, call->mode, call->grant);
+		err = try_alone(call);
 		if (err != -EAGAIN)
 			return err;
 	}
@@ -222,8 +249,11 @@ static VB_NOINLINE int release_kept(struct vb_ring *ring, const struct started *
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(vb_ring_own(ring));
+	err = check_inside(ring, call->client);
+	if (err)
+		return err;
 	if (vb_ring_own(ring) != NULL && releases_at_once(call->client)) {
-		err = vb_lock_release_now(call->client, call->grant);
+		err = release_alone(call);
 		if (err != -EINPROGRESS)
 			return err;
 	}
@@ -257,6 +287,9 @@ int vb_lock_keep_start(struct vb_ring *ring, struct vb_lock_client *me, struct v
 	if (err)
 		return err;
 	VB_SCHED_INSIDE(vb_ring_own(ring));
+	err = check_inside(ring, me);
+	if (err)
+		return err;
 	err = vb_ring_own(ring) != NULL ? vb_lock_renews(me, grant) : 1;
 	if (err <= 0)
 		return err;
