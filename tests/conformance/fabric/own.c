@@ -744,11 +744,9 @@ static void test_close_lets_leave(void **state)
 	memory_free(m);
 }
 
-#define OTHERS 17
-
 int main(void)
 {
-	struct CMUnitTest tests[VB_ARRAY_SIZE(bugs) + OTHERS] = {
+	static const struct CMUnitTest others[] = {
 		cmocka_unit_test(test_keeps_its_promises),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_endpoints),
@@ -768,12 +766,15 @@ int main(void)
 		cmocka_unit_test(test_too_late_for_a_place),
 		cmocka_unit_test(test_no_threads),
 	};
+	struct CMUnitTest tests[VB_ARRAY_SIZE(others) + VB_ARRAY_SIZE(bugs)];
 	int failed;
 
+	memcpy(tests, others, sizeof(others));
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(bugs); i++)
-		tests[OTHERS + i] = (struct CMUnitTest){.name = bugs[i].bug,
-							.test_func = test_bug_is_found,
-							.initial_state = (void *)(uintptr_t)i};
+		tests[VB_ARRAY_SIZE(others) + i] =
+			(struct CMUnitTest){.name = bugs[i].bug,
+					    .test_func = test_bug_is_found,
+					    .initial_state = (void *)(uintptr_t)i};
 	failed = _cmocka_run_group_tests("providers", tests, VB_ARRAY_SIZE(tests), NULL, NULL);
 	failed += suite_main("fabric own");
 	if (memory != NULL)
