@@ -206,12 +206,13 @@ static void recovers_nothing(void **state)
 static void recovery_is_off(void **state)
 {
 	struct vb_db_params p = usual_db(*state, SHORT_NS);
-	uint64_t freed;
+	uint64_t freed = 9;
 	struct world w;
 
 	p.no_recovery = true;
 	open_world(&w, fabric_of(state), &p);
 	refused(vb_db_recover(w.a, 0, &freed), -EOPNOTSUPP);
+	assert_int_equal(freed, 9);
 	alone(w.b, vb_txn_write(w.b, w.t, 0, &one));
 	close_world(&w);
 }

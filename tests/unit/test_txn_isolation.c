@@ -218,6 +218,29 @@ static void absence_is_read(void **state)
 	close_world(&w);
 }
 
+/* ... or that there is one, as a refused insert finds, and the other deletes it. */
+static void existence_is_read(void **state)
+{
+	const struct record ours = {.value = 7};
+	struct record r;
+	struct world w;
+	unsigned commits = 0;
+	int err;
+
+	open_usual(&w, state, SHORT_NS);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_begin(w.b));
+	err = vb_txn_insert(w.a, w.t, X, &ours);
+	assert_true(err == -EEXIST || err == -EAGAIN);
+	(void)went(vb_txn_read(w.b, w.t, Y, &r));
+	(void)went(vb_txn_write(w.a, w.t, Y, &ours));
+	(void)went(vb_txn_delete(w.b, w.t, X));
+	commits += committed(w.a);
+	commits += committed(w.b);
+	one_of_two(state, commits);
+	close_world(&w);
+}
+
 /* Two insert the same key. */
 static void one_inserts(void **state)
 {
@@ -561,6 +584,7 @@ int main(int argc, char **argv)
 		{"no lost update, declared late", no_lost_update_declared},
 		{"no write skew", no_write_skew},
 		{"that there is no record is read", absence_is_read},
+		{"that there is a record is read", existence_is_read},
 		{"one of two inserts", one_inserts},
 		{"update or delete", update_or_delete},
 		{"repeatable read", repeatable_read},

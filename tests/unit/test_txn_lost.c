@@ -162,6 +162,7 @@ static void is_told_of_the_dead(void **state)
 	assert_int_equal(w.b->lost_writes, 1);
 	/* The place is another's to have. */
 	must(vb_coordinator_open(w.db, 0, &w.a));
+	assert_int_equal(w.a->number, 0);
 	tells(&w, 0);
 	close_world(&w);
 }

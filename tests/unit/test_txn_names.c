@@ -324,8 +324,11 @@ static void unknown_then_on(void **state)
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(vb_txn_begin(w.a), -VB_EUNKNOWN);
 	vb_sim_set_faults(w.f, &none);
-	for (unsigned i = 0; i < 3; i++)
-		write_one(w.a, w.t, 5);
+	/* With the second begin after it. */
+	for (unsigned i = 0; i < 2; i++) {
+		must(vb_txn_begin(w.a));
+		vb_txn_abort(w.a);
+	}
 	assert_int_equal(vb_cc_installs(w.db->cc) ? w.a->recovered : w.a->rolled_forward, 2);
 	both_are_there(&w);
 	close_world(&w);
@@ -333,11 +336,18 @@ static void unknown_then_on(void **state)
 
 static void unknown_then_closed(void **state)
 {
+	uint64_t freed;
 	struct world w;
 
 	commit_unknown(&w, state);
 	vb_sim_set_faults(w.f, &none);
 	vb_coordinator_close(w.a);
+	/* Nothing is left for others. */
+	for (uint16_t node = 0; node < NODES; node++) {
+		must(vb_db_recover(w.b, node, &freed));
+		assert_int_equal(freed, 0);
+	}
+	assert_int_equal(w.b->rolled_forward + w.b->recovered, 0);
 	must(vb_coordinator_open(w.db, 0, &w.a));
 	both_are_there(&w);
 	close_world(&w);

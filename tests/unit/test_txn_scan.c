@@ -111,7 +111,9 @@ static void more_than_an_answer(void **state)
 
 static void sees_its_own(void **state)
 {
+	const struct vb_txn_params soon = {.timeout_ns = SOON_NS};
 	struct world w;
+	int err;
 
 	open_keys(&w, state);
 	must(vb_txn_begin(w.a));
@@ -130,10 +132,16 @@ static void sees_its_own(void **state)
 	must(vb_txn_commit(w.a));
 	tick(w.a);
 	alone(w.b, gives(w.b, w.t, (struct vb_txn_range){21, 63, false}, 99, KEYS(21, 22, 23, 30)));
-	/* One that is given up leaves nothing, but keys that have no record. */
+	/* What is not committed others do not see, as long as it is under way. */
 	must(vb_txn_begin(w.a));
 	must(vb_txn_insert(w.a, w.t, 31, &(struct record){.value = FIRST + 31}));
 	must(vb_txn_delete(w.a, w.t, 30));
+	tick(w.b);
+	must(vb_txn_begin_with(w.b, &soon));
+	err = gives(w.b, w.t, (struct vb_txn_range){24, 63, true}, 99, KEYS(30));
+	assert_true(err == 0 || err == -EAGAIN || err == -ETIMEDOUT);
+	vb_txn_abort(w.b);
+	/* One that is given up leaves nothing, but keys that have no record. */
 	vb_txn_abort(w.a);
 	tick(w.a);
 	alone(w.b, gives(w.b, w.t, (struct vb_txn_range){24, 63, true}, 99, KEYS(30)));
@@ -581,6 +589,13 @@ static void parameters(void **state)
 	must(vb_table_open(w.db, &lp, &t));
 	for (uint64_t key = 0; key < 256; key++)
 		assert_int_equal(vb_table_node(t, key), key / 64 % NODES);
+	/* And the most. */
+	lp.name = "wide";
+	lp.range_shift = 32;
+	must(vb_table_open(w.db, &lp, &t));
+	assert_int_equal(vb_table_node(t, (1ull << 32) - 1), 0);
+	assert_int_equal(vb_table_node(t, 1ull << 32), 1);
+	lp.range_shift = 0;
 	lp.name = "by the top";
 	lp.partition = VB_PARTITION_TOP16;
 	must(vb_table_open(w.db, &lp, &t));

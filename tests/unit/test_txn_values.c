@@ -188,7 +188,10 @@ static void another_bytes_max(void **state)
 				     .records = 32,
 				     .pieces = 640};
 	struct vb_db_params d = usual_db(k, LONG_NS);
+	unsigned char value[500], is[500];
 	struct vb_values *first, *none;
+	struct vb_coordinator *c;
+	uint32_t bytes;
 	struct vb_db *db;
 	struct vb_table *t;
 	struct world w;
@@ -202,9 +205,17 @@ static void another_bytes_max(void **state)
 	p.bytes_max = 1200;
 	refused(vb_values_open(db, &p, &none), -EINVAL);
 	p.bytes_max = 600;
-	must(vb_values_open(db, &p, &none));
-	vb_values_close(none);
+	write_value(value, sizeof(value), 3);
+	alone(w.a, vb_values_put(w.a, first, 7, value, sizeof(value)));
+	/* What it has stays there when nobody has it open, for whoever opens it then. */
 	vb_values_close(first);
+	must(vb_values_open(db, &p, &none));
+	must(vb_coordinator_open(db, 1, &c));
+	alone(c, vb_values_get(c, none, 7, is, sizeof(is), &bytes));
+	assert_int_equal(bytes, sizeof(value));
+	assert_memory_equal(is, value, sizeof(value));
+	vb_coordinator_close(c);
+	vb_values_close(none);
 	vb_db_close(db);
 	close_world(&w);
 }
@@ -249,6 +260,7 @@ static void what_is_refused(void **state)
 	unsigned char value[BYTES_MAX + 1] = {0};
 	struct vb_values *v, *none;
 	struct world w;
+	uint32_t bytes;
 
 	open_with_values(&w, state, LONG_NS, &v);
 	p.bytes_max = 0;
@@ -256,7 +268,11 @@ static void what_is_refused(void **state)
 	p.bytes_max = (1u << 20) + 1;
 	refused(vb_values_open(w.db, &p, &none), -EINVAL);
 	p.bytes_max = 100;
-	p.name = "a name of more than 26 bytes";
+	p.name = "a name of twenty-seven char";
+	refused(vb_values_open(w.db, &p, &none), -EINVAL);
+	p.name = "";
+	refused(vb_values_open(w.db, &p, &none), -EINVAL);
+	p.name = NULL;
 	refused(vb_values_open(w.db, &p, &none), -EINVAL);
 	p.name = "more";
 	p.partition = VB_PARTITION_TOP16;
@@ -264,6 +280,11 @@ static void what_is_refused(void **state)
 	must(vb_txn_begin(w.a));
 	refused(vb_values_put(w.a, v, 1, value, BYTES_MAX + 1), -E2BIG);
 	refused(vb_values_put(w.a, v, UINT64_MAX, value, 1), -EINVAL);
+	/* A value has seven pieces at most: those of a larger key would be other keys'. */
+	refused(vb_values_put(w.a, v, UINT64_MAX / 7, value, 1), -EINVAL);
+	refused(vb_values_get(w.a, v, UINT64_MAX / 7, value, 1, &bytes), -EINVAL);
+	refused(vb_values_remove(w.a, v, UINT64_MAX / 7), -EINVAL);
+	must(vb_values_put(w.a, v, UINT64_MAX / 7 - 1, value, BYTES_MAX));
 	assert_int_equal(vb_values_remove(w.a, v, 9), -ENOENT);
 	must(vb_values_put(w.a, v, 1, value, BYTES_MAX));
 	must(vb_txn_commit(w.a));
@@ -345,8 +366,9 @@ static void shorter_has_fewer_pieces(void **state)
 /* What 0 means, and what the database has to have room for. */
 static void sizes_of_values(void **state)
 {
-	struct vb_values_params p = {
-		.name = "a", .bytes_max = 56 + 2 * 1016, .records = 4, .pieces = 8};
+	struct vb_values_params p = {.name = "a", .bytes_max = 56 + 2 * 1016, .records = 4};
+	const struct vb_values_params small = {.name = "e", .bytes_max = 20, .records = 4},
+				      short_ = {.name = "f", .bytes_max = 100, .records = 4};
 	struct vb_db_params d = usual_db(*state, LONG_NS);
 	struct vb_values *v, *none;
 	struct world w;
@@ -356,6 +378,8 @@ static void sizes_of_values(void **state)
 	must(vb_values_open(w.db, &p, &v));
 	assert_int_equal(vb_table_record_bytes(w.db->store.table[1]), 8 + 56);
 	assert_int_equal(vb_table_record_bytes(w.db->store.table[2]), 1016);
+	/* As many pieces as all values may need. */
+	assert_int_equal(w.db->store.table[2]->asked, 4 * 2 / NODES);
 	vb_values_close(v);
 	p.name = "b";
 	p.inline_bytes = 1008;
@@ -368,6 +392,15 @@ static void sizes_of_values(void **state)
 	p.inline_bytes = 0;
 	p.piece_bytes = 1017;
 	refused(vb_values_open(w.db, &p, &none), -EINVAL);
+	/* Nobody needs more than the largest value has: no pieces, or one that is shorter. */
+	must(vb_values_open(w.db, &small, &v));
+	assert_int_equal(vb_table_record_bytes(w.db->store.table[5]), 8 + 20);
+	assert_int_equal(w.db->store.n_tables, 6);
+	vb_values_close(v);
+	must(vb_values_open(w.db, &short_, &v));
+	assert_int_equal(vb_table_record_bytes(w.db->store.table[6]), 8 + 56);
+	assert_int_equal(vb_table_record_bytes(w.db->store.table[7]), 100 - 56);
+	vb_values_close(v);
 	close_world(&w);
 }
 
