@@ -235,8 +235,8 @@ static void existence_is_read(void **state)
 	(void)went(vb_txn_read(w.b, w.t, Y, &r));
 	(void)went(vb_txn_write(w.a, w.t, Y, &ours));
 	(void)went(vb_txn_delete(w.b, w.t, X));
-	commits += committed(w.a);
 	commits += committed(w.b);
+	commits += committed(w.a);
 	one_of_two(state, commits);
 	close_world(&w);
 }
