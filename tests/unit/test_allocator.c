@@ -51,7 +51,9 @@ static void *out(struct store *s, size_t align, size_t bytes, int fill)
 	char *piece, *at;
 	struct front *f;
 
-	if (bytes == 0 || __atomic_add_fetch(&s->asked, 1, __ATOMIC_SEQ_CST) == s->fail)
+	if (bytes == 0)
+		abort();
+	if (__atomic_add_fetch(&s->asked, 1, __ATOMIC_SEQ_CST) == s->fail)
 		return NULL;
 	piece = malloc(bytes + FRONT + align);
 	if (piece == NULL)

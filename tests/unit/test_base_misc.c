@@ -354,8 +354,8 @@ static int errno_of(const char *name, size_t n)
 /* What a header says that a call returns has a text that is not the system's, and no other's. */
 static void test_errors_of_the_headers(void **state)
 {
-	static const char *const headers[] = {"verbena", "fabric", "lock",  "names",
-					      "cluster", "txn",    "async", "provider"};
+	static const char *const headers[] = {"verbena", "fabric", "lock",     "names", "cluster",
+					      "txn",     "async",  "provider", "host"};
 	int named[64], n = 0;
 
 	for (size_t h = 0; h < VB_ARRAY_SIZE(headers); h++) {

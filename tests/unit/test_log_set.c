@@ -339,26 +339,30 @@ static void write_out(void *user, const struct vb_log_message *m)
 static void test_assertion(void **state)
 {
 	const struct rlimit none = {0, 0};
-	char text[512] = "";
-	int ends[2], status;
+	char text[512] = "", more[512] = "";
+	int ends[2], both[2], status;
 	pid_t pid;
 
-	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(pipe(ends) | pipe(both), 0);
 	pid = fork_child();
 	if (pid == 0) {
 		setrlimit(RLIMIT_CORE, &none);
-		close(STDERR_FILENO);
+		dup2(both[1], STDERR_FILENO);
 		signal(SIGABRT, SIG_DFL);
 		if (vb_log_levels("off") || vb_log_set(write_out, &ends[1]))
 			_exit(1);
 		vb_assert(1 + 1 == 3);
 	}
 	close(ends[1]);
+	close(both[1]);
 	assert_true(read(ends[0], text, sizeof(text) - 1) > 0);
+	assert_true(read(both[0], more, sizeof(more) - 1) > 0);
 	close(ends[0]);
+	close(both[0]);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 	assert_non_null(strstr(text, "1 + 1 == 3"));
+	assert_non_null(strstr(more, "1 + 1 == 3"));
 }
 
 /* ---- sent to a socket ---- */
