@@ -415,7 +415,7 @@ int vb_txn_begin_with(struct vb_coordinator *me, const struct vb_txn_params *par
  *            came later, though nobody was waited for
  *   -E2BIG   it touches more records or bytes than the database allows
  *   -ENOSPC  the table has no room for another key, be it one that is only looked for; places of
- *            keys without a record come free a few leases later
+ *            keys without a record come free some ten leases later
  *   -EPROTO  a node's server refuses what it was asked: it has opened other tables than this
  *            process, as the log says
  *   -EOVERFLOW

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
+#include <type_traits>
 
 #include <poll.h>
 
@@ -64,6 +65,11 @@ bool is_free(uint64_t lock)
 
 void test_guards()
 {
+	static_assert(!std::is_copy_constructible<verbena::hold>::value &&
+			      !std::is_copy_assignable<verbena::hold>::value &&
+			      std::is_nothrow_move_constructible<verbena::hold>::value &&
+			      std::is_nothrow_move_assignable<verbena::hold>::value,
+		      "moved and not copied");
 	verbena::hold none;
 	vb_grant g = {};
 

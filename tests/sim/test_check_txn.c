@@ -566,7 +566,7 @@ static void skew_occurs(void **state)
 		vb_history_close(h);
 	}
 	if (skewed == 0)
-		fail_msg("none of 600 seeds has write skew in it");
+		fail_msg("none of 48 seeds has write skew in it");
 }
 
 /* ---- beyond what can be survived ---- */

@@ -21,8 +21,6 @@ static const struct kind kinds_here[] = {
 	{&vb_cc_to_cascade, "010100", "sim"},
 	{&vb_cc_to_cascade, NULL, "shm"},
 };
-/* Where a record has no seal, and its version says that it is being written. */
-static const struct kind kinds_unsealed[] = {{&vb_cc_to_cascade, NULL, "shm"}};
 /* Where the verbs of a stage are those of the test's endpoint, and time is virtual. */
 static const struct kind kinds_looks[] = {{&vb_cc_to_cascade, NULL, "sim"}};
 static const struct kind kinds_served[] = {{&vb_cc_to_cascade, "rpc", "sim"}};
@@ -715,7 +713,6 @@ int main(void)
 		{"undone by whom it meets", by_whom_it_meets},
 		{"a commit that let nothing go", committed_and_dead},
 	};
-	static const struct case_for_all unsealed[] = {};
 	static const struct case_for_all looks[] = {
 		{"who looks at its writer looks in order", looks_in_any_order},
 		{"who undoes too late undoes nothing", too_late_to_undo},
@@ -725,7 +722,6 @@ int main(void)
 	};
 	static struct CMUnitTest tests[VB_ARRAY_SIZE(kinds_here) * VB_ARRAY_SIZE(cases) +
 				       VB_ARRAY_SIZE(kinds_dead) * VB_ARRAY_SIZE(dead) +
-				       VB_ARRAY_SIZE(kinds_unsealed) * VB_ARRAY_SIZE(unsealed) +
 				       VB_ARRAY_SIZE(kinds_looks) * VB_ARRAY_SIZE(looks) +
 				       VB_ARRAY_SIZE(kinds_served) * VB_ARRAY_SIZE(served)];
 	static char names[VB_ARRAY_SIZE(tests)][128];
@@ -735,8 +731,6 @@ int main(void)
 		n = add(tests, names, n, &kinds_here[k], cases, VB_ARRAY_SIZE(cases));
 	for (size_t k = 0; k < VB_ARRAY_SIZE(kinds_dead); k++)
 		n = add(tests, names, n, &kinds_dead[k], dead, VB_ARRAY_SIZE(dead));
-	for (size_t k = 0; k < VB_ARRAY_SIZE(kinds_unsealed); k++)
-		n = add(tests, names, n, &kinds_unsealed[k], unsealed, VB_ARRAY_SIZE(unsealed));
 	for (size_t k = 0; k < VB_ARRAY_SIZE(kinds_looks); k++)
 		n = add(tests, names, n, &kinds_looks[k], looks, VB_ARRAY_SIZE(looks));
 	for (size_t k = 0; k < VB_ARRAY_SIZE(kinds_served); k++)
