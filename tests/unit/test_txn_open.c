@@ -271,8 +271,8 @@ static void who_comes_second(void **state)
 	struct vb_db_params p = first;
 	struct vb_table_params tp = usual_table;
 	struct vb_coordinator *me;
-	struct vb_table *t;
-	struct vb_db *db;
+	struct vb_table *t, *none;
+	struct vb_db *db, *other;
 	struct world w;
 
 	(void)state;
@@ -299,6 +299,13 @@ static void who_comes_second(void **state)
 	tp.partition = VB_PARTITION_HASH;
 	refused(vb_table_open(db, &tp, &t), -EINVAL);
 	must(vb_table_open(db, &usual_table, &t));
+	/* All open them in the same order. */
+	must(vb_db_open(w.f, &p, &other));
+	tp = usual_table;
+	tp.name = "before it";
+	must(vb_table_open(other, &tp, &none));
+	refused(vb_table_open(other, &usual_table, &none), -EINVAL);
+	vb_db_close(other);
 	items_that_take_as_much(w.f);
 	/* Both see the same records. */
 	must(vb_coordinator_open(db, 1, &me));

@@ -552,6 +552,35 @@ static void no_memory_for_order(void **state)
 	close_world(&w);
 }
 
+/* Who comes second must ask for an order, too, and for the same ranges; what is refused leaves neither table. */
+static void same_ranges(void **state)
+{
+	const struct vb_table_params first = line(2);
+	struct vb_db_params p = usual_db(*state, LONG_NS);
+	struct vb_table_params lp = first;
+	struct vb_table *t;
+	struct vb_db *db;
+	struct world w;
+
+	open_keys(&w, state);
+	p.items_max = LINE_ITEMS;
+	p.bytes_max = LINE_ITEMS * sizeof(struct record);
+	must(vb_db_open(w.f, &p, &db));
+	lp.range_shift++;
+	refused(vb_table_open(db, &lp, &t), -EINVAL);
+	lp = first;
+	lp.ranges = 2;
+	refused(vb_table_open(db, &lp, &t), -EINVAL);
+	lp = first;
+	lp.ordered = false;
+	lp.range_shift = 0;
+	refused(vb_table_open(db, &lp, &t), -EINVAL);
+	assert_int_equal(db->store.n_tables, 0);
+	must(vb_table_open(db, &first, &t));
+	vb_db_close(db);
+	close_world(&w);
+}
+
 static void parameters(void **state)
 {
 	const struct kind *k = *state;
@@ -629,6 +658,7 @@ int main(int argc, char **argv)
 		{"no room for ranges", no_room_for_ranges},
 		{"no memory for the order", no_memory_for_order},
 		{"parameters", parameters},
+		{"who comes second asks for the same ranges", same_ranges},
 	};
 	static const char *const fabrics[] = {"shm", "sim", NULL};
 	static struct CMUnitTest tests[TESTS_MAX + 1];

@@ -101,6 +101,16 @@ static void is_offered(void **state)
 	p.name = "other";
 	p.snapshot_lag_ns = LONG_NS + 1;
 	refused(vb_db_open(w.f, &p, &other), -EINVAL);
+	/* 0 is the lease. */
+	p.snapshot_lag_ns = 0;
+	must(vb_db_open(w.f, &p, &other));
+	vb_db_close(other);
+	p.snapshot_lag_ns = LONG_NS - 1;
+	refused(vb_db_open(w.f, &p, &other), -EINVAL);
+	p.snapshot_lag_ns = LONG_NS;
+	must(vb_db_open(w.f, &p, &other));
+	vb_db_close(other);
+	p.name = "a third";
 	p.snapshot_lag_ns = LAG_NS;
 	p.cc = "silo";
 	p.hybrid = NULL;
