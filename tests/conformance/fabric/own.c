@@ -4,6 +4,9 @@
  * provider that keeps its promises, and to those that each break one; and what is refused.
  */
 #include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "fabric/fabric.h"
@@ -25,6 +28,9 @@ static int suite_open(struct vb_fabric_params *p, struct vb_fabric **out)
 #include "fabric_suite.h"
 
 #include <verbena/lock.h>
+#include <verbena/txn.h>
+
+#include "child.h"
 
 /* ---- vb_provider_check ---- */
 
@@ -268,15 +274,19 @@ static void test_endpoints(void **state)
 static void test_without_messages(void **state)
 {
 	struct memory *m = memory_new(2, 1 << 20, BUG_NONE);
+	struct vb_provider p = m->p;
 	struct vb_lock_space *space;
 	struct vb_lock_client *me;
 	struct vb_grant g;
 	struct vb_fabric *f;
+	struct vb_db *db;
 	char said[512] = "";
 
 	(void)state;
-	m->p.recv = NULL;
-	assert_int_equal(vb_fabric_provide(&m->p, &f), 0);
+	p.recv = NULL;
+	assert_int_equal(vb_fabric_provide(&p, &f), 0);
+	/* It has been copied. */
+	memset(&p, 0xff, sizeof(p));
 	vb_log_capture_begin(said, sizeof(said));
 	assert_int_equal(
 		vb_lock_space_open(f, &(struct vb_lock_space_params){.lock = "mcs", .locks = 10},
@@ -284,6 +294,11 @@ static void test_without_messages(void **state)
 		-EOPNOTSUPP);
 	vb_log_capture_end();
 	assert_non_null(strstr(said, "SEND/RECV"));
+	assert_non_null(strstr(said, "'memory'"));
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_db_open(f, &(struct vb_db_params){.cc = "no-wait"}, &db), -EOPNOTSUPP);
+	vb_log_capture_end();
+	assert_non_null(strstr(said, "'no-wait' needs SEND/RECV"));
 	assert_non_null(strstr(said, "'memory'"));
 	assert_int_equal(
 		vb_lock_space_open(f, &(struct vb_lock_space_params){.lock = "dslr", .locks = 10},
@@ -294,6 +309,32 @@ static void test_without_messages(void **state)
 	assert_int_equal(vb_lock_release(me, &g), 0);
 	vb_lock_client_close(me);
 	assert_int_equal(vb_lock_space_close(space), 0);
+	assert_int_equal(vb_fabric_close(f), 0);
+	memory_free(m);
+}
+
+/* Its connections are its parent's. */
+static void test_fork_is_refused(void **state)
+{
+	struct memory *m = memory_new(2, 1 << 20, BUG_NONE);
+	char said[512] = "";
+	struct vb_fabric *f;
+	int status;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(vb_fabric_provide(&m->p, &f), 0);
+	child = fork_child();
+	assert_true(child >= 0);
+	if (child == 0) {
+		vb_log_capture_begin(said, sizeof(said));
+		signal(SIGABRT, SIG_DFL);
+		vb_fabric_after_fork(f);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGABRT);
 	assert_int_equal(vb_fabric_close(f), 0);
 	memory_free(m);
 }
@@ -751,6 +792,7 @@ int main(void)
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_endpoints),
 		cmocka_unit_test(test_without_messages),
+		cmocka_unit_test(test_fork_is_refused),
 		cmocka_unit_test(test_without_a_view),
 		cmocka_unit_test(test_one_kind_for_a_thread),
 		cmocka_unit_test(test_lost_end),
