@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses and files of hosts: what is read, and what is said of what cannot be. */
+/* Addresses and files of hosts: what is read, and what is said of what cannot be.  And what times are meant. */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -127,12 +130,48 @@ static void test_addresses(void **state)
 	free(bound);
 }
 
+static void dead_after(uint64_t silence_ns, unsigned ms)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	unsigned got = 0;
+	socklen_t bytes = sizeof(got);
+
+	assert_true(fd >= 0);
+	address_tune(fd, silence_ns);
+	assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &got, &bytes), 0);
+	assert_int_equal(got, ms);
+	close(fd);
+}
+
+/* 0 is what the header says; and a machine that acknowledges nothing is gone after 20 times the silence. */
+static void test_times(void **state)
+{
+	struct vb_cluster_params p = {.hosts = 2, .role = VB_CLUSTER_ROOT};
+	struct vb_cluster *c;
+
+	(void)state;
+	assert_int_equal(cluster_create(&p, NULL, &c), 0);
+	assert_int_equal(c->timeout_ns, 30000000000ull);
+	assert_int_equal(c->silence_ns, 3000000000ull);
+	cluster_free(c);
+	p.timeout_ns = 7;
+	p.silence_ns = 10000000;
+	assert_int_equal(cluster_create(&p, NULL, &c), 0);
+	assert_int_equal(c->timeout_ns, 7);
+	assert_int_equal(c->silence_ns, 10000000);
+	cluster_free(c);
+	dead_after(3000000000ull, 60000);
+	dead_after(10000000, 200);
+	dead_after(366ull * 86400 * 1000000000, INT32_MAX);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reads),
 		cmocka_unit_test(test_refuses),
 		cmocka_unit_test(test_addresses),
+		cmocka_unit_test(test_times),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
