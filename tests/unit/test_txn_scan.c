@@ -257,6 +257,23 @@ static void room_for_one(void **state)
 	close_world(&w);
 }
 
+/* Behind 16 keys that have none: of the 47 others in the range eight at most are read for nothing. */
+static void eight_too_many(void **state)
+{
+	const struct vb_table_params lp = line(6);
+	struct world w;
+
+	open_line(&w, state, &lp, 1, 64);
+	for (uint64_t key = 0; key < 16; key++)
+		alone(w.a, vb_txn_delete(w.a, w.t, key));
+	tick(w.a);
+	must(vb_txn_begin(w.a));
+	must(gives(w.a, w.t, all_keys, 1, KEYS(16)));
+	assert_in_range(w.a->txn.n, 1 + 17, 1 + 17 + 8);
+	must(vb_txn_commit(w.a));
+	close_world(&w);
+}
+
 static void snapshots_count_no_ranges(void **state)
 {
 	const struct vb_txn_params p = {.isolation = VB_SNAPSHOT};
@@ -645,6 +662,7 @@ int main(int argc, char **argv)
 		{"an owner died over a key", owner_died_over_a_key},
 		{"no more than needed", no_more_than_needed},
 		{"room for one", room_for_one},
+		{"eight too many", eight_too_many},
 		{"snapshots count no ranges", snapshots_count_no_ranges},
 		{"a queue", queue},
 		{"asks nobody", asks_nobody},
