@@ -566,7 +566,8 @@ struct vb_values_params {
 
 /* Opens a table of values.  -EINVAL (also under "calvin"), -ENOSPC, -EBUSY as vb_table_open; neither table is open
  * then.  Every later open must ask for the same bytes_max, too.  The database's record_bytes_max must hold
- * inline_bytes + 8 and piece_bytes, its items_max and bytes_max the pieces of the largest value.
+ * inline_bytes + 8 and piece_bytes, its items_max and bytes_max the record and the pieces of the largest
+ * value: else -EINVAL.
  * Threads: any, one at a time for a database. */
 int vb_values_open(struct vb_db *db, const struct vb_values_params *params, struct vb_values **out);
 /* Closes a table of values, before vb_db_close.

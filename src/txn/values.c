@@ -59,6 +59,28 @@ static int check_params(const struct vb_values_params *p)
 	return 0;
 }
 
+/* The largest value is read and written in one transaction. */
+static int check_room(const struct vb_db *db, const struct vb_values *v, const char *name)
+{
+	uint64_t items = 1ull + v->pieces;
+	uint64_t bytes =
+		sizeof(struct head) + v->inline_bytes + (uint64_t)v->pieces * v->piece_bytes;
+
+	if (items > db->items_max)
+		return vb_fail(-EINVAL,
+			       "table '%s': a value of %u bytes is %" PRIu64
+			       " records, and a transaction touches %u at most; open the database "
+			       "with a larger items_max, or the table with larger pieces",
+			       name, v->bytes_max, items, db->items_max);
+	if (bytes > db->bytes_max)
+		return vb_fail(-EINVAL,
+			       "table '%s': a value of %u bytes is %" PRIu64
+			       " bytes of records, and a transaction touches %u at most; open the "
+			       "database with a larger bytes_max",
+			       name, v->bytes_max, bytes, db->bytes_max);
+	return 0;
+}
+
 static int open_tables(struct vb_db *db, const struct vb_values_params *p, struct vb_values *v)
 {
 	const struct vb_table_params first = {
@@ -123,7 +145,9 @@ int vb_values_open(struct vb_db *db, const struct vb_values_params *p, struct vb
 	if (v->piece_bytes > p->bytes_max - v->inline_bytes && p->bytes_max > v->inline_bytes)
 		v->piece_bytes = p->bytes_max - v->inline_bytes;
 	v->pieces = pieces_of(v, p->bytes_max);
-	err = open_tables(db, p, v);
+	err = check_room(db, v, p->name);
+	if (err == 0)
+		err = open_tables(db, p, v);
 	if (err) {
 		free(v);
 		return err;

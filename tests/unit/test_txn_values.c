@@ -363,6 +363,34 @@ static void shorter_has_fewer_pieces(void **state)
 	close_world(&w);
 }
 
+/* A value that no transaction could read or write is said where its table is opened. */
+static void largest_fits(void **state)
+{
+	struct vb_values_params p = {.name = "text", .bytes_max = 40 + 3 * 100, .records = 4};
+	struct vb_db_params d = usual_db(*state, LONG_NS);
+	unsigned char value[440] = {1};
+	struct vb_values *v, *none;
+	struct world w;
+
+	p.inline_bytes = 40;
+	p.piece_bytes = 100;
+	d.record_bytes_max = 200;
+	d.items_max = 4;
+	d.bytes_max = 8 + 40 + 3 * 100;
+	open_world(&w, fabric_of(state), &d);
+	must(vb_values_open(w.db, &p, &v));
+	alone(w.a, vb_values_put(w.a, v, 1, value, p.bytes_max));
+	vb_values_close(v);
+	p.name = "one record more";
+	p.piece_bytes = 75; /* four */
+	refused(vb_values_open(w.db, &p, &none), -EINVAL);
+	p.name = "one byte more";
+	p.piece_bytes = 151; /* two: 8 + 39 + 302 */
+	p.inline_bytes = 39;
+	refused(vb_values_open(w.db, &p, &none), -EINVAL);
+	close_world(&w);
+}
+
 /* What 0 means, and what the database has to have room for. */
 static void sizes_of_values(void **state)
 {
@@ -374,6 +402,7 @@ static void sizes_of_values(void **state)
 	struct world w;
 
 	d.record_bytes_max = 1016;
+	d.bytes_max = 4096;
 	open_db(&w, fabric_of(state), &d);
 	must(vb_values_open(w.db, &p, &v));
 	assert_int_equal(vb_table_record_bytes(w.db->store.table[1]), 8 + 56);
@@ -410,6 +439,7 @@ int main(int argc, char **argv)
 		{"a part", a_part},
 		{"a shorter value has fewer pieces", shorter_has_fewer_pieces},
 		{"sizes", sizes_of_values},
+		{"the largest fits", largest_fits},
 		{"against a model", against_a_model},
 		{"never half of one", never_half},
 		{"what is refused", what_is_refused},
