@@ -68,7 +68,8 @@ int vb_board_join(struct vb_lock_client *me)
 		write_header(head, s);
 	slot = take_slot(me, (struct vb_board_slot *)(head + 1));
 	if (slot == NULL) {
-		__atomic_fetch_add(&head->unseen, 1, __ATOMIC_RELAXED);
+		me->unseen = &head->unseen;
+		__atomic_fetch_add(me->unseen, 1, __ATOMIC_RELAXED);
 		return 0;
 	}
 	memset((char *)slot + sizeof(slot->peer), 0, sizeof(*slot) - sizeof(slot->peer));
@@ -83,6 +84,9 @@ void vb_board_leave(struct vb_lock_client *me)
 	if (me->board != NULL)
 		set(&me->board->peer, 0);
 	me->board = NULL;
+	if (me->unseen != NULL)
+		__atomic_fetch_sub(me->unseen, 1, __ATOMIC_RELAXED);
+	me->unseen = NULL;
 }
 
 /* since_ns is changed first and the lock last: an observer that sees the lock sees since when. */

@@ -67,7 +67,7 @@ struct vb_board_slot {
 struct vb_board_header {
 	uint64_t magic;
 	char protocol[VB_BOARD_NAME];
-	/* unseen: how many clients have no slot. */
+	/* unseen: how many clients have no slot, with those that died so. */
 	uint64_t locks, unseen;
 	uint64_t reserved;
 };

@@ -160,6 +160,8 @@ struct vb_lock_client {
 	 * free, its lock (beside each other because they are searched), and the claim. */
 	uint64_t *used, *locks;
 	struct vb_claim *claims;
+	/* Where it is counted that the board has no slot for this client; else NULL. */
+	uint64_t *unseen;
 };
 
 static inline unsigned vb_claim_words(const struct vb_lock_space *s)

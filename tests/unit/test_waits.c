@@ -320,6 +320,68 @@ static void test_real(void **state)
 	vb_fabric_close(f);
 }
 
+/* ---- more than a board shows ---- */
+
+#define MORE 3u
+
+static unsigned shown(const struct vb_board_slot *s)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < VB_BOARD_HELD; i++)
+		n += s->held[i].lock1 != 0;
+	return n;
+}
+
+static void expect_view(struct vb_ep *ep, unsigned clients, uint64_t unseen, unsigned held,
+			uint64_t unseen_held)
+{
+	struct vb_board_view v;
+
+	assert_int_equal(vb_board_view(ep, "locks", &v), 0);
+	assert_int_equal(v.n, clients);
+	assert_int_equal(v.head.unseen, unseen);
+	assert_int_equal(shown(&v.slot[0]), held);
+	assert_int_equal(v.slot[0].unseen, unseen_held);
+	vb_board_view_free(&v);
+}
+
+/* 256 clients of a node and 32 locks of a client: the others are only counted, as long as they are there. */
+static void test_only_counted(void **state)
+{
+	const struct vb_fabric_params fp = {
+		.fabric = "shm", .node_bytes = 4u << 20, .endpoints = 2 * VB_BOARD_SLOTS};
+	const struct vb_lock_space_params sp = {.lock = "cas", .locks = 64, .visible = true};
+	struct vb_lock_client *c[VB_BOARD_SLOTS + MORE];
+	struct vb_grant g[VB_BOARD_HELD + MORE];
+	struct vb_lock_space *space;
+	struct vb_fabric *f;
+	struct vb_ep *ep;
+
+	(void)state;
+	assert_int_equal(vb_fabric_open(&fp, &f), 0);
+	assert_int_equal(vb_lock_space_open(f, &sp, &space), 0);
+	assert_int_equal(vb_ep_open(f, 0, &ep), 0);
+	for (unsigned i = 0; i < VB_BOARD_SLOTS + MORE; i++)
+		assert_int_equal(vb_lock_client_open(space, 0, &c[i]), 0);
+	expect_view(ep, VB_BOARD_SLOTS, MORE, 0, 0);
+	for (unsigned i = 0; i < VB_BOARD_HELD + MORE; i++)
+		assert_int_equal(vb_lock_try(c[0], i, VB_EXCLUSIVE, &g[i]), 0);
+	expect_view(ep, VB_BOARD_SLOTS, MORE, VB_BOARD_HELD, MORE);
+	assert_int_equal(vb_lock_release_all(c[0], g, VB_BOARD_HELD + MORE), 0);
+	expect_view(ep, VB_BOARD_SLOTS, MORE, 0, 0);
+	/* Who is not shown works as the others do. */
+	assert_int_equal(vb_lock_try(c[VB_BOARD_SLOTS], 1, VB_EXCLUSIVE, &g[0]), 0);
+	assert_int_equal(vb_lock_release(c[VB_BOARD_SLOTS], &g[0]), 0);
+	for (unsigned i = VB_BOARD_SLOTS + MORE; i-- > 1;)
+		vb_lock_client_close(c[i]);
+	expect_view(ep, 1, 0, 0, 0);
+	vb_lock_client_close(c[0]);
+	vb_ep_close(ep);
+	assert_int_equal(vb_lock_space_close(space), 0);
+	assert_int_equal(vb_fabric_close(f), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -331,6 +393,7 @@ int main(void)
 		cmocka_unit_test(test_through_a_queue),
 		cmocka_unit_test(test_conversion_ahead),
 		cmocka_unit_test(test_real),
+		cmocka_unit_test(test_only_counted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
