@@ -181,6 +181,10 @@ struct vb_grant {
  *                open 1024 times
  *   -EAGAIN      somebody is removing the space (vb_lock_space_remove); or is making it, and has come to no
  *                end, where nobody else can finish it
+ *   -ENOMEM
+ *   -VB_EPEERGONE, -ETIMEDOUT, -VB_EUNKNOWN  a process that has some of the locks is gone, or has not answered
+ *                for seconds (-EAGAIN: nor taken what it was asked)
+ *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
  *
  * Threads: any.
  */
@@ -282,7 +286,8 @@ int vb_lock_server_thread_start(struct vb_lock_space *space, uint16_t node,
  *   -ENOENT       a forked child whose parent has opened the space: it was removed meanwhile
  *   -VB_EPEERGONE a needed server is not there: it was not started, or is gone
  *   -VB_EUNKNOWN  a needed server's node was out of reach for seconds
- *   -ENOMEM, -ENOSPC (endpoints; the board of a visible space)
+ *   -ENOMEM, -ENOSPC (endpoints; the board of a visible space; names for shiftlock's clients of a node,
+ *                 where there are no 128-bit masked atomics)
  *
  * Threads: any; the client is that thread's.
  */
@@ -314,7 +319,9 @@ void vb_lock_client_close(struct vb_lock_client *client);
  *   -EBUSY        more locks held, awaited or being handed on by this client than the space's
  *                 `claims`
  *   -EINVAL       no such lock or mode
- *   -EOPNOTSUPP   an intention mode, and the protocol has none
+ *   -EOPNOTSUPP   an intention mode, and the protocol has none; or drtm would have to compare clocks,
+ *                 and this client knows the common time too badly (option `clock_bound`)
+ *   -ENOSPC       rma-rw, a reader: more clients of this client's node are open than can be counted
  *
  * A protocol with a deadlock policy ("table") may refuse a client early, so that it can release
  * what it holds and retry.  No-wait and wait-die refuse with -EAGAIN.  Bounded-wait refuses a

@@ -67,7 +67,7 @@ struct vb_names_params {
  *   -EINVAL  a number is out of range, or the directory is there with other numbers: the log names both
  *   -ENOSPC  it does not fit in the nodes' segments
  *   -ENOMEM
- *   -VB_EUNKNOWN, -VB_EPEERGONE  a node that has locks was out of reach for seconds
+ *   -VB_EUNKNOWN, -VB_EPEERGONE, -ETIMEDOUT, -EAGAIN  a node that has locks was out of reach for seconds
  *   -VB_EFOREIGN  a forked child that has not called vb_fabric_after_fork
  *
  * Threads: any.

@@ -221,8 +221,9 @@ int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, enum vb_lock_fou
 	else if (mapped(s, node) == NULL)
 		err = vb_fail(-EOPNOTSUPP, "the '%s' fabric does not show node %u's memory here",
 			      s->fabric->ops->name, node);
-	if (err == 0 && found == VB_LOCK_FRESH)
-		err = fill(s, node, ep, hash);
+	if (err == 0 && found == VB_LOCK_FRESH && (err = fill(s, node, ep, hash)) != 0)
+		(void)vb_fail(err, "lock space '%s': node %u cannot be written: %s", s->name, node,
+			      vb_strerror(err));
 	if (err == 0)
 		err = await(s, node, ep, hash, found != VB_LOCK_OTHER_SIZE, &h);
 	if (err == 0 && (found == VB_LOCK_OTHER_SIZE || h.ops_hash != hash || h.locks != s->locks ||

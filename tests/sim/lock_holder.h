@@ -296,4 +296,42 @@ static void test_holder_without_an_answer(void **state)
 	}
 }
 
+struct asker {
+	struct world *w;
+	struct vb_holder h;
+	int err;
+};
+
+static void asker_body(void *arg)
+{
+	struct asker *x = arg;
+
+	x->err = vb_lock_holder(x->w->b, 5, &x->h);
+}
+
+/* While the server says nothing. */
+static void test_holder_cancelled(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(served); i++) {
+		struct asker x = {.h.readers = 77, .err = 1};
+		struct vb_task *task;
+		struct world w;
+
+		open_lock(&w, served[i]);
+		x.w = &w;
+		vb_sim_ep_pause(w.server->ep, now() + LEASE);
+		must(vb_task_spawn(vb_sched_self(), asker_body, &x, NULL, &task));
+		pause_for(w.a, 50 * US);
+		assert_int_equal(x.err, 1);
+		vb_task_cancel(task);
+		pause_for(w.a, 200 * US);
+		assert_int_equal(x.err, -ECANCELED);
+		assert_int_equal(x.h.readers, 77);
+		pause_for(w.a, 2 * LEASE);
+		assert_free(ask_server(&w, 5));
+		close_world(&w);
+	}
+}
+
 #endif

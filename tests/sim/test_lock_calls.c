@@ -7,6 +7,8 @@
 
 #include <errno.h>
 
+#include <verbena/names.h>
+
 #define VB_LOG_ROOM "test"
 #include "base/log.h"
 #include "lock/lock.h"
@@ -245,9 +247,12 @@ static void test_close_gives_back(void **state)
 		must(vb_lock_acquire(c, 1, VB_EXCLUSIVE, VB_FOREVER_NS, &g[0]));
 		must(vb_lock_acquire(c, 2, VB_SHARED, VB_FOREVER_NS, &g[1]));
 		vb_lock_client_close(c);
-		must(vb_lock_acquire(w.a, 1, VB_EXCLUSIVE, 4 * LEASE, &h));
+		/* Long before a lease that nobody gave back. */
+		must(vb_lock_acquire(w.a, 1, VB_EXCLUSIVE, LEASE / 4, &h));
 		must(vb_lock_release(w.a, &h));
-		must(vb_lock_acquire(w.a, 2, VB_EXCLUSIVE, 4 * LEASE, &h));
+		/* Readers with leases give nothing back. */
+		must(vb_lock_acquire(w.a, 2, VB_EXCLUSIVE,
+				     (*l)->caps & VB_LOCK_READ_LEASE ? 4 * LEASE : LEASE / 4, &h));
 		must(vb_lock_release(w.a, &h));
 		close_world(&w);
 	}
@@ -276,6 +281,13 @@ static void test_what_a_grant_says(void **state)
 			assert_in_range(g.valid_until_ns, before + LEASE / 2, after + LEASE);
 		else
 			assert_true(g.valid_until_ns == VB_FOREVER_NS);
+		/* To its end, and not longer. */
+		if (leases) {
+			must(vb_ep_sleep_until(w.a->ep, g.valid_until_ns - US));
+			assert_true(vb_lock_valid(w.a, &g));
+			must(vb_ep_sleep_until(w.a->ep, g.valid_until_ns));
+			assert_false(vb_lock_valid(w.a, &g));
+		}
 		pause_for(w.a, 2 * LEASE);
 		assert_true(vb_lock_now(w.a) >= after + 2 * LEASE);
 		assert_int_equal(vb_lock_valid(w.a, &g), !leases);
@@ -566,9 +578,14 @@ static void test_release_all_of_any(void **state)
 		must(vb_lock_acquire(w.b, 2, VB_EXCLUSIVE, 10 * LEASE, &his));
 		must(vb_lock_acquire(w.a, 1, VB_EXCLUSIVE, VB_FOREVER_NS, &g[0]));
 		must(vb_lock_acquire(w.a, 3, VB_EXCLUSIVE, VB_FOREVER_NS, &g[2]));
-		g[3] = g[0];
-		refused(vb_lock_release_all(w.a, g, 4), -EINVAL);
-		assert_int_equal(vb_lock_try(w.b, 1, VB_EXCLUSIVE, &g[3]), -EAGAIN);
+		/* Twice; another's. */
+		for (unsigned k = 0; k < 2; k++) {
+			g[3] = k ? his : g[0];
+			refused(vb_lock_release_all(w.a, g, 4), -EINVAL);
+			assert_int_equal(vb_lock_try(w.b, 1, VB_EXCLUSIVE, &g[3]), -EAGAIN);
+			assert_int_equal(vb_lock_try(w.b, 3, VB_EXCLUSIVE, &g[3]), -EAGAIN);
+			assert_true(vb_lock_valid(w.a, &g[0]) && vb_lock_valid(w.a, &g[2]));
+		}
 		assert_int_equal(vb_lock_release_all(w.a, g, 3), -VB_ELOST);
 		must(vb_lock_release(w.b, &his));
 		for (unsigned k = 0; k < 3; k++)
@@ -647,7 +664,7 @@ static void test_unknown_acquire(void **state)
 		uint64_t bound;
 
 		open_lock(&w, locks[i]);
-		bound = 4 * w.space->ops->recovery_leases * vb_lock_stretch(w.space, LEASE);
+		bound = w.space->ops->recovery_leases * vb_lock_stretch(w.space, LEASE);
 		vb_log_capture_begin(said, sizeof(said));
 		vb_sim_set_faults(w.f, &lose);
 		assert_int_equal(vb_lock_acquire(w.a, 5, VB_EXCLUSIVE, VB_FOREVER_NS, &g),
@@ -708,6 +725,39 @@ static void test_node_out_of_reach(void **state)
 	vb_lock_client_close(me);
 	vb_lock_space_close(view);
 	close_world(&w);
+}
+
+/* As on a network, where headers are written by verbs: whoever opens it knows no more than its answers, and can do so
+ * later. */
+static void test_opened_out_of_reach(void **state)
+{
+	const struct vb_lock_space_params p = {.lock = "cas", .locks = 10, .servers = 2};
+	struct vb_fabric *f = cluster("profile=cx5", 2, 1);
+	struct vb_lock_space *s = NULL;
+	struct vb_names *names = NULL;
+	uint64_t begun = now();
+
+	(void)state;
+	f->caps.flags |= VB_CAP_CLUSTER;
+	vb_sim_set_faults(f, &lose);
+	refused(vb_lock_space_open(f, &p, &s), -VB_EUNKNOWN);
+	assert_null(s);
+	assert_in_range(now() - begun, 1000 * MS, 60000 * MS);
+	vb_sim_set_faults(f, &none);
+	must(vb_lock_space_open(f, &p, &s));
+	vb_sim_set_faults(f, &lose);
+	refused(vb_names_open(s, NULL, &names), -VB_EUNKNOWN);
+	assert_null(names);
+	vb_sim_set_faults(f, &none);
+	must(vb_names_open(s, NULL, &names));
+	vb_names_close(names);
+	vb_sim_lose_node(f, 1);
+	refused(vb_names_open(s, NULL, &names), -VB_EPEERGONE);
+	must(vb_lock_space_close(s));
+	s = NULL;
+	refused(vb_lock_space_open(f, &p, &s), -VB_EPEERGONE);
+	assert_null(s);
+	vb_fabric_close(f);
 }
 
 /* ---- a server that tends ---- */
@@ -774,6 +824,7 @@ int main(void)
 		cmocka_unit_test(test_unknown_acquire),
 		cmocka_unit_test(test_worst_of_many),
 		cmocka_unit_test(test_node_out_of_reach),
+		cmocka_unit_test(test_opened_out_of_reach),
 		cmocka_unit_test(test_request_while_tending),
 		cmocka_unit_test(test_holder_is_named),
 		cmocka_unit_test(test_readers_are_counted),
@@ -782,6 +833,7 @@ int main(void)
 		cmocka_unit_test(test_table_tells_modes),
 		cmocka_unit_test(test_holder_after_a_server),
 		cmocka_unit_test(test_holder_without_an_answer),
+		cmocka_unit_test(test_holder_cancelled),
 	};
 
 	return cmocka_run_group_tests_name("lock calls", tests, NULL, NULL);
