@@ -266,6 +266,34 @@ static void test_two_converters(void **state)
 	close_world(&w);
 }
 
+/* The policy says no: what is held is held as before, and may be converted later. */
+static void turned_down(const char *options)
+{
+	struct vb_grant mine, his;
+	struct world w;
+
+	open_world(&w, options);
+	vb_lock_client_begin(w.c[1], 10);
+	assert_int_equal(acquire(&w, 1, 5, VB_SHARED, &his), 0);
+	vb_lock_client_begin(w.c[0], 20);
+	assert_int_equal(acquire(&w, 0, 5, VB_SHARED, &mine), 0);
+	assert_int_equal(vb_lock_convert(w.c[0], &mine, VB_EXCLUSIVE, VB_FOREVER_NS), -EAGAIN);
+	assert_int_equal(mine.mode, VB_SHARED);
+	assert_true(vb_lock_valid(w.c[0], &mine) && vb_lock_valid(w.c[1], &his));
+	assert_int_equal(vb_lock_try(w.c[2], 5, VB_EXCLUSIVE, &(struct vb_grant){0}), -EAGAIN);
+	assert_int_equal(vb_lock_release(w.c[1], &his), 0);
+	assert_int_equal(vb_lock_try(w.c[2], 5, VB_EXCLUSIVE, &(struct vb_grant){0}), -EAGAIN);
+	assert_int_equal(vb_lock_convert(w.c[0], &mine, VB_EXCLUSIVE, VB_FOREVER_NS), 0);
+	assert_int_equal(vb_lock_release(w.c[0], &mine), 0);
+	close_world(&w);
+}
+
+static void test_conversion_turned_down(void **state)
+{
+	turned_down("policy=no-wait");
+	turned_down("policy=wait-die");
+}
+
 /* ---- policies ---- */
 
 static void test_no_wait(void **state)
@@ -506,6 +534,42 @@ static void test_path_over_what_is_held(void **state)
 	close_world(&w);
 }
 
+struct releaser {
+	struct world *w;
+	struct vb_grant g;
+	uint64_t at_ns;
+};
+
+static void release_body(void *arg)
+{
+	struct releaser *r = arg;
+
+	vb_task_sleep_until(r->at_ns);
+	assert_int_equal(vb_lock_release(r->w->c[1], &r->g), 0);
+}
+
+/* The time is one for all of its locks: who has waited for the root has less for the row. */
+static void test_path_in_time(void **state)
+{
+	struct vb_grant g[4], row;
+	struct releaser r;
+	struct world w;
+	uint64_t begun;
+
+	open_world(&w, "");
+	assert_int_equal(acquire(&w, 1, DATABASE, VB_EXCLUSIVE, &r.g), 0);
+	assert_int_equal(acquire(&w, 2, ROW, VB_EXCLUSIVE, &row), 0);
+	begun = now();
+	r.w = &w;
+	r.at_ns = begun + 700 * US;
+	spawn(release_body, &r);
+	assert_int_equal(vb_lock_acquire_path(w.c[0], row_path, 4, VB_SHARED, MS, g), -ETIMEDOUT);
+	assert_in_range(now() - begun, MS, MS + 100 * US);
+	assert_int_equal(w.c[0]->n_used, 0);
+	assert_int_equal(vb_lock_release(w.c[2], &row), 0);
+	close_world(&w);
+}
+
 static void test_no_path(void **state)
 {
 	static const uint64_t twice[] = {1, 2, 1};
@@ -603,6 +667,7 @@ int main(void)
 		cmocka_unit_test(test_one_write_each_way),
 		cmocka_unit_test(test_older_answer),
 		cmocka_unit_test(test_two_converters),
+		cmocka_unit_test(test_conversion_turned_down),
 		cmocka_unit_test(test_no_wait),
 		cmocka_unit_test(test_wait_die_ages),
 		cmocka_unit_test(test_deadlocks),
@@ -610,6 +675,7 @@ int main(void)
 		cmocka_unit_test(test_release_all_of_lost),
 		cmocka_unit_test(test_path),
 		cmocka_unit_test(test_path_over_what_is_held),
+		cmocka_unit_test(test_path_in_time),
 		cmocka_unit_test(test_no_path),
 		cmocka_unit_test(test_room),
 		cmocka_unit_test(test_no_room_for_holders),

@@ -559,6 +559,24 @@ static int count(void *user, uint64_t lock, const void *name, size_t bytes)
 	return 0;
 }
 
+/* Asks the directory that is being read, and takes what is listed. */
+static int takes(void *user, uint64_t lock, const void *name, size_t bytes)
+{
+	struct vb_grant g;
+	char text[8];
+	uint64_t same;
+	size_t n;
+
+	must(vb_names_find(user, c.me, name, bytes, &same));
+	assert_int_equal(same, lock);
+	must(vb_names_of(user, c.me, lock, text, sizeof(text), &n));
+	assert_int_equal(n, bytes);
+	assert_memory_equal(text, name, bytes);
+	must(vb_lock_try(c.me, lock, VB_EXCLUSIVE, &g));
+	must(vb_lock_release(c.me, &g));
+	return 0;
+}
+
 /* As many names as locks, on nodes of which one has none; the next one changes nothing. */
 static void test_full(void **state)
 {
@@ -597,8 +615,45 @@ static void test_full(void **state)
 	n = 0;
 	assert_int_equal(vb_names_each(d, c.me, stop_at_two, &n), 77);
 	assert_int_equal(n, 2);
+	must(vb_names_each(d, c.me, takes, d));
 	vb_names_close(d);
 	vb_names_close(e);
+	close_calls();
+}
+
+/* Who names no numbers has all locks, names of 49 bytes, and remembers 4096 of them. */
+static void test_usual(void **state)
+{
+	char name[50];
+	struct vb_names *d, *e;
+	uint64_t lock;
+
+	open_calls(100, 3);
+	must(vb_names_open(c.space, NULL, &d));
+	e = names(100, 49, 0);
+	refused(vb_names_open(c.space, &(struct vb_names_params){.bytes = 50}, &e), -EINVAL,
+		"names 100, bytes 49");
+	memset(name, 'x', sizeof(name));
+	must(vb_names_lock(d, c.me, name, 49, &lock));
+	refused(vb_names_lock(d, c.me, name, 50, &lock), -EINVAL, "1 to 49");
+	vb_names_close(d);
+	vb_names_close(e);
+	close_calls();
+}
+
+/* The locks are there, and there is no room for their names. */
+static void test_no_room(void **state)
+{
+	const uint64_t locks = NODE_BYTES / 64;
+	struct vb_names *d = NULL;
+
+	open_calls(locks, 1);
+	refused(vb_names_open(c.space, &(struct vb_names_params){.bytes = 255}, &d), -ENOSPC,
+		"name:locks");
+	assert_null(d);
+	/* Nothing is left of it, and who wants fewer names has them. */
+	must(vb_names_open(c.space, &(struct vb_names_params){.names = 10}, &d));
+	vb_names_close(d);
 	close_calls();
 }
 
@@ -643,11 +698,10 @@ static uint64_t verbs(enum vb_op op)
 static void test_cost(void **state)
 {
 	struct vb_names *d, *e;
-	uint64_t lock;
+	uint64_t lock, same;
 
 	open_calls(100, 1);
 	d = names(0, 49, 0);
-	e = names(0, 49, 0);
 	(void)verbs(VB_OP_READ);
 	(void)verbs(VB_OP_CAS64);
 	must(vb_names_lock(d, c.me, "orders/7", 8, &lock));
@@ -658,40 +712,61 @@ static void test_cost(void **state)
 		must(vb_names_find(d, c.me, "orders/7", 8, &lock));
 	}
 	assert_int_equal(verbs(VB_OP_READ), 0);
-	must(vb_names_lock(e, c.me, "orders/7", 8, &lock));
+	/* The names stay when nobody has the directory open. */
+	vb_names_close(d);
+	e = names(0, 49, 0);
+	must(vb_names_lock(e, c.me, "orders/7", 8, &same));
+	assert_int_equal(same, lock);
 	assert_int_equal(verbs(VB_OP_READ), 1);
 	assert_int_equal(verbs(VB_OP_CAS64), 0);
-	vb_names_close(d);
 	vb_names_close(e);
 	close_calls();
 }
 
-/* At three quarters of its places a directory is asked with one READ, rarely with more. */
-static void test_cost_of_many(void **state)
+/* What a directory of 4000 places is asked when n of them are taken: one READ for each name, rarely more. */
+static void cost_of_many(uint32_t bytes, unsigned n)
 {
 	struct vb_names *d, *e;
 	uint64_t lock;
 	char name[16];
 
 	open_calls(4000, 2);
-	d = names(0, 0, 1);
-	for (unsigned i = 0; i < 3000; i++)
+	d = names(0, bytes, 1);
+	for (unsigned i = 0; i < n; i++)
 		must(vb_names_lock(d, c.me, name, (size_t)snprintf(name, sizeof(name), "%u", i),
 				   &lock));
-	e = names(0, 0, 3000);
+	e = names(0, bytes, n);
 	(void)verbs(VB_OP_READ);
-	for (unsigned i = 0; i < 3000; i++)
+	for (unsigned i = 0; i < n; i++)
 		must(vb_names_find(e, c.me, name, (size_t)snprintf(name, sizeof(name), "%u", i),
 				   &lock));
-	assert_in_range(verbs(VB_OP_READ), 3000, 3300);
+	assert_in_range(verbs(VB_OP_READ), n, n + n / 10);
 	/* What did not fit into what is remembered is asked for again, and nothing else. */
-	for (unsigned i = 0; i < 3000; i++)
+	for (unsigned i = 0; i < n; i++)
 		must(vb_names_find(e, c.me, name, (size_t)snprintf(name, sizeof(name), "%u", i),
 				   &lock));
-	assert_in_range(verbs(VB_OP_READ), 0, 1000);
+	assert_in_range(verbs(VB_OP_READ), n / 10, n / 6);
+	vb_names_close(d);
+	/* In room for twice as many hardly one is lost. */
+	d = names(0, bytes, 2 * n);
+	for (unsigned pass = 0; pass < 2; pass++) {
+		(void)verbs(VB_OP_READ);
+		for (unsigned i = 0; i < n; i++)
+			must(vb_names_find(d, c.me, name,
+					   (size_t)snprintf(name, sizeof(name), "%u", i), &lock));
+	}
+	assert_in_range(verbs(VB_OP_READ), 0, n / 100);
 	vb_names_close(d);
 	vb_names_close(e);
 	close_calls();
+}
+
+/* At three quarters of its places; and at half of them where a READ has three. */
+static void test_cost_of_many(void **state)
+{
+	(void)state;
+	cost_of_many(0, 3000);
+	cost_of_many(VB_NAME_MAX, 2000);
 }
 
 /* Lost answers are asked for again; when they stay lost that is said, and the next call tells. */
@@ -738,6 +813,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_twins),        cmocka_unit_test(test_all_orders),
 		cmocka_unit_test(test_seeds),        cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_usual),        cmocka_unit_test(test_no_room),
 		cmocka_unit_test(test_full),         cmocka_unit_test(test_whose_client),
 		cmocka_unit_test(test_cost),         cmocka_unit_test(test_cost_of_many),
 		cmocka_unit_test(test_lost_answers),

@@ -9,6 +9,7 @@
 
 #include <sys/resource.h>
 
+#include "base/log.h"
 #include "check/lock/audit.h"
 #include "lock/lock.h"
 #include "task/inner.h"
@@ -254,6 +255,50 @@ static void test_left_behind(void **state)
 	}
 }
 
+/* Where a death is survived nobody is waited for longer than two leases: the place is a dead client's then. */
+static void test_close_in_two_leases(void **state)
+{
+	static const char *const locks[] = {"dslr", "dslr-update"};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		const struct vb_lock_space_params p = {.lock = locks[i],
+						       .options = "slots=8",
+						       .locks = LOCKS,
+						       .lease_ns = LEASE_NS};
+		struct proxy_test t = {.lock = locks[i]};
+		struct vb_fabric *f = cluster("profile=cx5", 2, 1);
+		struct vb_lock_client *a, *b, *c;
+		struct vb_grant g, h;
+		uint64_t from;
+
+		must(&t, vb_lock_space_open(f, &p, &t.space), 0);
+		a = client(&t, 0);
+		b = client(&t, 1);
+		c = client(&t, 2);
+		must(&t, vb_lock_acquire_for(a, 0, VB_EXCLUSIVE, 8 * LEASE_NS, VB_FOREVER_NS, &g),
+		     0);
+		must(&t, vb_lock_acquire(b, 0, VB_EXCLUSIVE, PATIENCE, &h), -ETIMEDOUT);
+		from = now();
+		vb_lock_client_close(b);
+		assert_in_range(now() - from, 2 * LEASE_NS, 2 * LEASE_NS + LEASE_NS / 2);
+		assert_true(vb_lock_valid(a, &g));
+		must(&t, vb_lock_release(a, &g), 0);
+		must(&t,
+		     vb_lock_acquire(c, 0, VB_EXCLUSIVE,
+				     vb_lock_recovery_leases(t.space) *
+					     vb_lock_stretch(t.space, LEASE_NS),
+				     &h),
+		     0);
+		must(&t, vb_lock_release(c, &h), 0);
+		vb_lock_client_close(a);
+		vb_lock_client_close(c);
+		vb_lock_space_close(t.space);
+		vb_fabric_close(f);
+		vb_sched_destroy(vb_sched_self());
+	}
+}
+
 /* ---- no memory for a proxy ---- */
 
 /* As long as it lasts no stack can be mapped. */
@@ -271,6 +316,7 @@ static void waits_without_a_proxy(void *arg)
 {
 	struct proxy_test *t = arg;
 	struct vb_lock_client *me = client(t, 1);
+	char said[1024] = "";
 	struct rlimit was;
 	struct vb_grant g;
 
@@ -278,8 +324,12 @@ static void waits_without_a_proxy(void *arg)
 	must(t, vb_ep_sleep(me->ep, 2000), 0);
 	vb_stack_trim(me->ep->sched);
 	was = forbid_memory();
+	vb_log_capture_begin(said, sizeof(said));
 	must(t, vb_lock_acquire(me, 0, VB_EXCLUSIVE, PATIENCE, &g), 0);
+	vb_log_capture_end();
 	assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+	if (strstr(said, "no memory for who would wait for lock 0") == NULL)
+		fail_msg("%s: '%s'", t->lock, said);
 	/* It was granted at its turn, long after its deadline. */
 	assert_true(vb_ep_now(me->ep) >= HOLD_NS);
 	must(t, vb_lock_release(me, &g), 0);
@@ -294,8 +344,10 @@ static void asks_meanwhile(void *arg)
 	struct vb_grant g;
 
 	must(t, vb_ep_sleep(me->ep, 2000 + 2 * PATIENCE), 0);
+	vb_log_mute();
 	must(t, vb_lock_try(t->waiter, 0, VB_EXCLUSIVE, &g), -EDEADLK);
 	must(t, vb_lock_acquire(t->waiter, 0, VB_EXCLUSIVE, PATIENCE, &g), -EDEADLK);
+	vb_log_unmute();
 	vb_lock_client_close(me);
 	t->done++;
 }
@@ -326,9 +378,13 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mcs),       cmocka_unit_test(test_ncosed),
-		cmocka_unit_test(test_dslr),      cmocka_unit_test(test_dslr_update),
-		cmocka_unit_test(test_shiftlock), cmocka_unit_test(test_left_behind),
+		cmocka_unit_test(test_mcs),
+		cmocka_unit_test(test_ncosed),
+		cmocka_unit_test(test_dslr),
+		cmocka_unit_test(test_dslr_update),
+		cmocka_unit_test(test_shiftlock),
+		cmocka_unit_test(test_left_behind),
+		cmocka_unit_test(test_close_in_two_leases),
 		cmocka_unit_test(test_no_memory),
 	};
 

@@ -398,19 +398,37 @@ static int on_ring(void *arg)
 
 	(void)arg;
 	assert_int_equal(vb_host_call(w.host, nothing, NULL), -EDEADLK);
+	assert_int_equal(vb_host_close(w.host), -EDEADLK);
 	assert_int_equal(vb_lock_acquire(inside.client, 5, VB_EXCLUSIVE, 0, &g), -EDEADLK);
 	assert_false(vb_lock_valid(inside.client, &g));
+	/* Where no error is returned nothing is done: its client is there when this is over. */
+	vb_lock_client_close(inside.client);
 	return -3;
+}
+
+/* The program's signals are its own. */
+static int signals_are_blocked(void *arg)
+{
+	sigset_t set;
+
+	(void)arg;
+	assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &set), 0);
+	for (int s = 1; s < 32; s++)
+		if (s != SIGKILL && s != SIGSTOP && sigismember(&set, s) != 1)
+			return -s;
+	return 0;
 }
 
 static void test_functions(void **state)
 {
 	struct vb_ring *own;
+	struct vb_grant g;
 	int result = 0;
 
 	(void)state;
 	open_world("shm", "mcs");
 	inside.client = client();
+	assert_int_equal(vb_host_call(w.host, signals_are_blocked, NULL), 0);
 	assert_int_equal(vb_host_open(NULL, &inside.other), 0);
 	assert_int_equal(vb_host_call(w.host, says, &result), 0);
 	result = -5;
@@ -425,6 +443,8 @@ static void test_functions(void **state)
 	assert_int_equal(vb_ring_close(own), 0);
 	quiet(false);
 	assert_int_equal(next(NULL).result, -7);
+	assert_int_equal(vb_lock_try(inside.client, 5, VB_EXCLUSIVE, &g), 0);
+	assert_int_equal(vb_lock_release(inside.client, &g), 0);
 	assert_int_equal(vb_host_close(inside.other), 0);
 	vb_lock_client_close(inside.client);
 	close_world();
@@ -497,9 +517,9 @@ static void test_no_stack(void **state)
 	const struct vb_ring_params ring = {.stack_bytes = STACK_BYTES};
 	struct vb_completion done;
 	struct vb_lock_client *c;
+	struct vb_ring *r, *own;
+	struct vb_grant g, none;
 	struct vb_host *h;
-	struct vb_ring *r;
-	struct vb_grant g;
 
 	(void)state;
 #if defined(VB_ASAN) || defined(VB_TSAN)
@@ -510,17 +530,27 @@ static void test_no_stack(void **state)
 	open_world("shm", "mcs");
 	assert_int_equal(vb_host_open(&large, &h), 0);
 	assert_int_equal(vb_host_ring_open(w.host, &ring, &r), 0);
+	assert_int_equal(vb_ring_open(&ring, &own), 0);
 	c = client();
 	assert_int_equal(vb_lock_acquire(c, 5, VB_EXCLUSIVE, PATIENCE_NS, &g), 0);
 	quiet(true);
 	no_stacks(true);
-	assert_int_equal(vb_host_call(h, nothing, NULL), -ENOMEM);
+	turns = 0;
+	assert_int_equal(vb_host_call(h, takes_turn, &turns), -ENOMEM);
+	/* On a ring of the thread's own that is told at once, and nothing has a place there. */
+	assert_int_equal(vb_ring_call(own, takes_turn, &turns, NULL, NULL), -ENOMEM);
+	assert_int_equal(vb_lock_acquire_start(own, w.holder, 5, VB_EXCLUSIVE, VB_FOREVER_NS, &none,
+					       NULL, NULL),
+			 -ENOMEM);
+	assert_int_equal(turns, 0);
+	assert_int_equal(vb_ring_close(own), 0);
 	assert_int_equal(vb_lock_release_start(r, c, &g, NULL, NULL), VB_STARTED);
 	assert_int_equal(vb_ring_wait(r, PATIENCE_NS), 0);
 	assert_int_equal(vb_ring_reap(r, &done, 1), 1);
 	no_stacks(false);
 	quiet(false);
 	assert_int_equal(done.result, -ENOMEM);
+	assert_int_equal(vb_lock_try(w.holder, 5, VB_EXCLUSIVE, &none), -EAGAIN);
 	assert_true(vb_lock_valid(c, &g));
 	assert_int_equal(vb_host_call(h, nothing, NULL), 0);
 	assert_int_equal(vb_lock_release(c, &g), 0);

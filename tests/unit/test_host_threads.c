@@ -2,6 +2,7 @@
 /* Clients that any thread may call: verbena/host.h, by many threads at a time. */
 #include <verbena/host.h>
 
+#include "base/log.h"
 #include "host_world.h"
 
 #define THREADS  6u
@@ -402,12 +403,13 @@ static void test_asleep(void **state)
 {
 	const struct sigaction act = {.sa_handler = disturb};
 	struct vb_lock_client *c;
-	struct vb_grant g;
+	struct vb_grant g, has;
 	pthread_t thread;
 
 	(void)state;
 	open_world("shm", "mcs");
 	c = client();
+	assert_int_equal(vb_lock_acquire(c, 7, VB_EXCLUSIVE, PATIENCE_NS, &has), 0);
 	assert_int_equal(sigaction(SIGUSR1, &act, NULL), 0);
 	hold(5);
 	assert_int_equal(pthread_create(&thread, NULL, waits, c), 0);
@@ -421,11 +423,16 @@ static void test_asleep(void **state)
 			sched_yield();
 	}
 	assert_int_equal(vb_lock_try(c, 6, VB_EXCLUSIVE, &g), -EBUSY);
+	assert_int_equal(vb_lock_release(c, &has), -EBUSY);
+	assert_int_equal(vb_lock_renew(c, &has, MS), -EBUSY);
 	assert_int_equal(vb_host_close(w.host), -EBUSY);
 	vb_lock_client_close(c);
 	quiet(false);
+	assert_true(vb_lock_valid(c, &has));
 	let_go();
 	pthread_join(thread, NULL);
+	assert_true(vb_lock_valid(c, &has));
+	assert_int_equal(vb_lock_release(c, &has), 0);
 	vb_lock_client_close(c);
 	close_world();
 }
@@ -494,6 +501,36 @@ static void *banks(void *arg)
 	return NULL;
 }
 
+static struct vb_db_server *task;
+
+static int opens_more(void *arg)
+{
+	int err = opens(arg);
+
+	return err ? err : vb_db_server_start(bank.db, 0, &task);
+}
+
+static int closes_more(void *arg)
+{
+	vb_db_server_stop(task);
+	return closes(arg);
+}
+
+/* What functions have opened is open on the host: with the ring a coordinator and a server, which count. */
+static void nothing_is_closed(void)
+{
+	struct teller t = {.n = 0};
+	char said[512] = "";
+
+	assert_int_equal(vb_host_call(w.host, opens_more, &t), 0);
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_host_close(w.host), -EBUSY);
+	vb_log_capture_end();
+	assert_non_null(strstr(said, "3 clients, coordinators, servers and rings are open"));
+	assert_int_equal(vb_host_call(w.host, transfers, &t), 0);
+	assert_int_equal(vb_host_call(w.host, closes_more, &t), 0);
+}
+
 static int sums(void *arg)
 {
 	struct teller t;
@@ -530,6 +567,7 @@ static void bank_on(const char *fabric)
 	run_threads(banks);
 	assert_int_equal(vb_host_call(w.host, sums, NULL), -(int)(ACCOUNTS * 100));
 	vb_db_server_stop(server);
+	nothing_is_closed();
 	assert_int_equal(vb_db_close(bank.db), 0);
 	close_world();
 }

@@ -87,6 +87,8 @@ static void test_unfinished_space(void **state)
 	struct shm_region *r;
 	struct vb_fabric *f;
 	struct vb_grant g;
+	char said[512];
+	uint64_t began;
 
 	(void)state;
 	assert_int_equal(vb_fabric_open(&p, &f), 0);
@@ -101,7 +103,13 @@ static void test_unfinished_space(void **state)
 		/* Nothing of it; or half. */
 		memset(vb_local(f, r[0].offset, 8), 0, half ? 8 : 32);
 		memset(vb_local(f, r[1].offset, 8), 0, 8);
+		began = vb_clock_gettime_ns();
+		vb_log_capture_begin(said, sizeof(said));
 		assert_int_equal(vb_lock_space_open(f, &lp, &space), 0);
+		vb_log_capture_end();
+		/* Its maker may only be slow; and who finishes its work says so. */
+		assert_true(vb_clock_gettime_ns() - began >= 2000000000);
+		assert_non_null(strstr(said, "never finished by its maker"));
 		assert_int_equal(vb_lock_client_open(space, 0, &me), 0);
 		assert_int_equal(vb_lock_try(me, 7, VB_EXCLUSIVE, &g), 0);
 		assert_int_equal(vb_board_view(me->ep, "locks", &view), 0); /* `dump` sees it */

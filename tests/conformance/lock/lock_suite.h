@@ -308,12 +308,17 @@ static void within(struct world *w, struct vb_lock_client *me, uint64_t since, u
 	EXPECT(w, w->kind != SIM || took <= timeout_ns + LATE_NS);
 }
 
+/* In virtual time: the verbs of a try, and of a client's first call. */
+#define TRY_NS 100000
+
 static void try_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 {
+	uint64_t before = vb_lock_now(me);
 	struct vb_grant g;
 
 	if (i == 0) {
 		EXPECT_ERR(w, 0, vb_lock_try(me, 11, VB_EXCLUSIVE, &g));
+		EXPECT(w, w->kind != SIM || vb_lock_now(me) - before <= TRY_NS);
 		EXPECT(w, g.mode == VB_EXCLUSIVE && vb_lock_valid(me, &g));
 		__atomic_store_n(&w->b->token, vb_lock_client_peer(me), __ATOMIC_SEQ_CST);
 		board_add(&w->b->step[0]);
@@ -325,9 +330,11 @@ static void try_actor(struct world *w, struct vb_lock_client *me, unsigned i)
 	}
 	AWAIT(w, me, &w->b->step[0], 1);
 	holds_one(w, me, 11, board_get(&w->b->token));
-	EXPECT_ERR(w, -EAGAIN, vb_lock_try(me, 11, VB_EXCLUSIVE, &g));
-	EXPECT_ERR(w, -EAGAIN, vb_lock_try(me, 11, VB_SHARED, &g));
-	EXPECT_ERR(w, -EAGAIN, vb_lock_try(me, 11, VB_EXCLUSIVE, &g));
+	for (unsigned r = 0; r < 3; r++) {
+		before = vb_lock_now(me);
+		EXPECT_ERR(w, -EAGAIN, vb_lock_try(me, 11, r % 2 ? VB_SHARED : VB_EXCLUSIVE, &g));
+		EXPECT(w, w->kind != SIM || vb_lock_now(me) - before <= TRY_NS);
+	}
 	holds_one(w, me, 11, board_get(&w->b->token));
 	board_add(&w->b->step[1]);
 	AWAIT(w, me, &w->b->step[0], 2);
