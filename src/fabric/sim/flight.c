@@ -669,7 +669,7 @@ static void complete(struct sim *s, struct sim_op *op)
 
 /* ---- events ---- */
 
-static void deliver(struct sim *s, struct sim_op *op)
+static void hand_out(struct sim *s, struct sim_op *op)
 {
 	struct sim_ep *to = sim_find_peer(s, op->t.peer);
 
@@ -679,7 +679,32 @@ static void deliver(struct sim *s, struct sim_op *op)
 	if (to == NULL || !sim_inbox_put(to, &op->u.msg))
 		op->t.status = -VB_EPEERGONE;
 	trace(s, op);
+}
+
+static void deliver(struct sim *s, struct sim_op *op)
+{
+	hand_out(s, op);
 	answer(s, op);
+}
+
+void sim_land_now(struct sim *s, struct sim_op *op, struct vb_verb *v)
+{
+	op->done_ns = sim_now(s);
+	if (op->t.op != VB_OP_SEND)
+		effect(s, op);
+	else
+		s->verbs++;
+	if (vb_unlikely(op->around_mask != 0))
+		note_word(s, op);
+	if (sim_message(op))
+		hand_out(s, op);
+	v->status = (int32_t)op->t.status;
+	v->old = op->t.old;
+	if (op->t.op == VB_OP_READ)
+		memcpy(v->buf, op_data(op), op->t.len);
+	if (vb_unlikely(op->around_mask != 0) && v->status == 0)
+		sim_fault_around(op->ep, word_of(s, op), op->left, op->around_mask);
+	sim_op_put(s, op);
 }
 
 static void after_effect(struct sim *s, struct sim_op *op)

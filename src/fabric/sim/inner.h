@@ -219,6 +219,10 @@ struct sim {
 	void (*on_death)(struct vb_ep *ep, void *arg);
 	void *on_death_arg;
 
+	struct vb_sim_near near;
+	bool is_near; /* some verbs are complete when they are posted */
+	struct vb_rng near_rng;
+
 	struct sim_air air;
 	uint64_t trace_hash;
 	uint64_t verbs, late_verbs;
@@ -326,6 +330,8 @@ void sim_ops_lose(struct sim *s, uint16_t node, uint64_t to);
 /* Of this endpoint, to that node. */
 void sim_ops_refuse(struct sim *s, const struct sim_ep *ep, uint16_t node);
 void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns);
+/* All of it at once, and the verb has what comes of it. */
+void sim_land_now(struct sim *s, struct sim_op *op, struct vb_verb *v);
 
 /* ---- client.c: who dies or stands still ---- */
 
@@ -335,6 +341,16 @@ void sim_checkpoint(struct vb_ep *ep, bool before);
 /* ---- post.c: from the client to the wire ---- */
 
 int sim_post(struct vb_ep *ep, struct vb_batch *batch);
+
+/* ---- verb.c ---- */
+
+/* The operation of a verb; batch: whose signalled verbs are counted, NULL: nobody waits for it. */
+int sim_op_make(struct sim_ep *ep, struct vb_batch *batch, struct vb_verb *v, struct sim_op **out);
+
+/* ---- near.c: what is complete when it is posted ---- */
+
+bool sim_is_near(const struct sim_ep *ep, const struct vb_batch *batch);
+int sim_post_near(struct sim_ep *ep, struct vb_batch *batch, struct sim_luck *luck);
 
 /* region.c */
 int sim_region(struct vb_fabric *f, uint16_t node, const char *name, uint64_t bytes, vb_addr *out,

@@ -75,6 +75,18 @@ bool vb_sim_ep_disowned(const struct vb_ep *ep);
  * clock and its effect, and nothing lands any more of who has died, but for the part of a WRITE
  * that is there.  Before endpoints are opened. */
 void vb_sim_as_memory(struct vb_fabric *f);
+/*
+ * Verbs to the memory of a client's own node (VB_CAP_NEAR_INLINE), or all and messages too (VB_CAP_INLINE), are complete
+ * when vb_post returns, and nothing of the wire befalls them.  A verb's bound is what it was.  Before endpoints are
+ * opened.
+ */
+struct vb_sim_near {
+	bool all;
+	double turn; /* others have one behind such a verb, for up to turn_max_ns: who polls needs some */
+	uint64_t turn_max_ns;
+	double full; /* such a message finds no room: -EAGAIN */
+};
+void vb_sim_complete_near(struct vb_fabric *f, const struct vb_sim_near *near);
 /* Only endpoints marked so die or pause; servers are not marked.  Only coroutines may use them
  * (the root task cannot die).  Once an endpoint is dead, each of its tasks ends at its next await
  * or when the one it is in ends; sends to it fail or vanish. */
