@@ -189,7 +189,8 @@ int mcs_release(struct vb_lock_client *me, struct vb_claim *c)
 	bool unsure = false;
 	int err = 0;
 
-	if (VB_CHANCE(200, "mcs: does not look for its successor first") ||
+	/* What has begun at once, and goes on, has looked. */
+	if ((g->next == MCS_FREE && VB_CHANCE(200, "mcs: does not look for its successor first")) ||
 	    !mcs_knows_next(me, c)) {
 		err = mcs_leave(me, c, &unsure);
 		if (err != -EAGAIN)

@@ -651,7 +651,9 @@ static inline int release_writer(struct vb_lock_client *me, struct vb_claim *c, 
 	struct vb_u128 old;
 	int err;
 
-	if (!VB_CHANCE(200, "shiftlock: does not look for its successor first") &&
+	/* What has begun at once, and goes on, has looked. */
+	if ((s->successor != VB_PEER_NONE ||
+	     !VB_CHANCE(200, "shiftlock: does not look for its successor first")) &&
 	    find_successor(me, c))
 		return now && !me->at_once ? -EINPROGRESS : hand_over(me, c);
 	err = sl_mcas_back(me, c, (struct vb_u128){.lo = self_name(me), .hi = s->rel}, mask,
