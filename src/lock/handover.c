@@ -129,7 +129,12 @@ int vb_handover_tell_now(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	if (!me->at_once)
 		return -EINPROGRESS;
 	memcpy(m.data, data, len);
-	return vb_send_wait(me->ep, to >> NUMBER_BITS, &m) == 0 ? 0 : -EINPROGRESS;
+	if (vb_send_wait(me->ep, to >> NUMBER_BITS, &m) == 0) {
+		VB_SOMETIMES(500, "mcs: handed over at once");
+		return 0;
+	}
+	VB_SOMETIMES(1000, "mcs: who is next has no room for what would be told at once");
+	return -EINPROGRESS;
 }
 
 /* A copy meant for an earlier claim of ours is dropped. */

@@ -166,6 +166,8 @@ static int acquire_later(struct vb_ring *ring, const struct started *call, void 
 	struct vb_ring_op *op;
 	int err = vb_ring_take(ring, tag, &op);
 
+	VB_SOMETIMES_IF(tries_at_once(call->client, call->lock, call->mode), 200,
+			"once: what cannot be had at once is waited for in a task");
 	if (err)
 		return err;
 	op->run = vb_ring_own(ring) != NULL ? run_acquire : run_hosted_acquire;
@@ -204,6 +206,7 @@ static VB_NOINLINE int acquire_kept(struct vb_ring *ring, struct started *call, 
 		return err;
 	if (vb_ring_own(ring) != NULL && tries_at_once(me, call->lock, call->mode)) {
 		err = try_alone(call);
+		VB_SOMETIMES_IF(err == 0, 500, "once: a try that ends at once beside other calls");
 		if (err != -EAGAIN)
 			return err;
 	}
@@ -235,6 +238,11 @@ static int release_later(struct vb_ring *ring, const struct started *call, void 
 	struct vb_ring_op *op;
 	int err = vb_ring_take(ring, tag, &op);
 
+	VB_SOMETIMES_IF(vb_lock_is_at_once(call->client,
+					   vb_lock_entry(call->client->space, call->grant->lock)),
+			500,
+			"mcs ncosed rma-rw shiftlock: a release begins at once and goes on in a "
+			"task");
 	if (err)
 		return err;
 	op->run = run_release;
@@ -254,6 +262,8 @@ static VB_NOINLINE int release_kept(struct vb_ring *ring, const struct started *
 		return err;
 	if (vb_ring_own(ring) != NULL && releases_at_once(call->client)) {
 		err = release_alone(call);
+		VB_SOMETIMES_IF(err == 0, 500,
+				"once: a release that ends at once beside other calls");
 		if (err != -EINPROGRESS)
 			return err;
 	}

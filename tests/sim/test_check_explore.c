@@ -212,6 +212,34 @@ static void test_keeps_are_refused(void **state)
 	}
 }
 
+/* Some seeds have their calls started on rings; of locks of which that can be, many of them end at once in some. */
+static void test_calls_on_rings(void **state)
+{
+	(void)state;
+	for (const struct vb_lock_ops *const *l = vb_locks; *l != NULL; l++) {
+		uint64_t started = 0, at_once = 0, others = 0;
+		const bool can = (*l)->release_now != NULL;
+
+		for (uint64_t seed = 1; started == 0 || (can && at_once == 0); seed++) {
+			struct vb_explore_result r;
+			struct vb_explore_draw d;
+
+			assert_in_range(seed, 1, 100);
+			vb_explore_draw(*l, seed, &d);
+			if (d.p_ring == 0 || (can && started != 0 && !d.ends_at_once))
+				continue;
+			r = explore_drawn(&d);
+			assert_int_equal(r.audit.violations, 0);
+			assert_true(d.ends_at_once || r.at_once == 0);
+			started += r.started;
+			at_once += r.at_once;
+			others += r.started - r.at_once;
+		}
+		assert_true(others >= 20);
+		assert_true(can ? at_once >= 10 : at_once == 0);
+	}
+}
+
 /* Some seeds have a second space, of the same protocol or of another that stands as much; and that is
  * where the bugs are found which only a second space shows. */
 static void test_spaces_beside(void **state)
@@ -662,6 +690,7 @@ int main(void)
 		cmocka_unit_test(test_planted_bugs_are_found),
 		cmocka_unit_test(test_holds_are_kept),
 		cmocka_unit_test(test_keeps_are_refused),
+		cmocka_unit_test(test_calls_on_rings),
 		cmocka_unit_test(test_spaces_beside),
 		cmocka_unit_test(test_replay),
 		cmocka_unit_test(test_stop),

@@ -144,7 +144,8 @@ static void name_groups(struct vb_lock_campaign *c)
 		l++;
 	if (*l == NULL)
 		return;
-	snprintf(c->groups, sizeof(c->groups), "%s%s%s%s%s%s", ops->name, proxy ? " proxy" : "",
+	snprintf(c->groups, sizeof(c->groups), "%s ring%s%s%s%s%s%s", ops->name,
+		 ops->release_now != NULL ? " once" : "", proxy ? " proxy" : "",
 		 proxy && ops->caps & VB_LOCK_SHARED ? " modes" : "",
 		 proxy && !survives ? " ghost" : "", survives ? " lease" : "",
 		 survives && ops->renew != NULL ? " renew" : "");

@@ -70,7 +70,7 @@ static int open_client(struct slot *s)
 	uint16_t node = (uint16_t)(d->servers + s->index % d->client_nodes);
 	int err;
 
-	if (d->colocated && s->index % 3 == 0)
+	if ((d->colocated && s->index % 3 == 0) || (d->ends_at_once && s->index % 3 != 2))
 		node = (uint16_t)(s->index % d->servers);
 	err = vb_lock_client_open(s->x->space, node, &s->client);
 	if (err) {
@@ -215,6 +215,7 @@ static void on_death(struct vb_ep *ep, void *arg)
 		vb_task_kill(s->life);
 	x->dead[x->n_dead++] = s->client;
 	explore_lose_keep(s);
+	explore_lose_call(s);
 	s->client = NULL;
 	s->asks = false;
 	if (x->n_dead + x->d->clients > DEATHS_MAX) {
@@ -308,6 +309,8 @@ static int open_fabric(struct explore *x)
 	if (err)
 		return err;
 	explore_beyond_fabric(x);
+	if (d->ends_at_once)
+		vb_sim_complete_near(x->fabric, &d->near);
 	x->sched = vb_sched_self();
 	if (d->begins_ns != 0)
 		vb_task_sleep_until(d->begins_ns);
@@ -349,7 +352,7 @@ static int start_clients(struct explore *x)
 	static const struct vb_task_params supervisor = {.name = "supervisor"},
 					   canceller = {.name = "canceller", .daemon = true};
 	struct vb_task *t;
-	int err = 0;
+	int err = explore_open_rings(x);
 
 	for (unsigned i = 0; i < x->d->clients && err == 0; i++) {
 		struct slot *s = &x->slots[i];
@@ -387,6 +390,7 @@ static void close_space(struct explore *x)
 	if (x->space != NULL)
 		vb_lock_space_bury(x->space);
 	explore_bury_keeps(x);
+	explore_bury_rings(x);
 	for (unsigned i = 0; i < x->d->clients; i++)
 		bury(x->slots[i].client);
 	for (unsigned i = 0; i < x->n_dead; i++)
@@ -636,6 +640,8 @@ int vb_explore_record(const struct vb_lock_ops *ops, const struct vb_explore_dra
 		out->late_verbs = vb_sim_late_verbs(x->fabric);
 		out->virtual_ns = vb_sim_now(x->fabric);
 		out->trace_hash = vb_sim_trace_hash(x->fabric);
+		for (struct explore *e = x; e != NULL; e = e->beside)
+			explore_judge_keeps(e);
 		if (err == 0)
 			err = keep_stories(x);
 	}

@@ -35,6 +35,7 @@
 #define VB_EXPLORE_CLIENTS_MIN 3
 #define VB_EXPLORE_CLIENTS_MAX 16
 #define VB_EXPLORE_LOCKS_MAX   3
+#define VB_EXPLORE_RINGS_MAX   3
 
 /* Closed clients whose places stand in queues, per seed; then nobody closes any more. */
 #define VB_EXPLORE_GHOSTS_MAX 64
@@ -103,6 +104,12 @@ struct vb_explore_draw {
 	double p_keep;
 	unsigned keep_leases;
 	uint64_t keep_late_ns;
+	/* Calls on rings that clients share, of so many places; cancels them; others try clients meanwhile.
+	 * Verbs that are complete when they are posted. */
+	double p_ring, p_quit;
+	unsigned rings, ring_depth;
+	bool intrudes, ends_at_once;
+	struct vb_sim_near near;
 	struct vb_sim_faults faults;
 	/* The protocol of another space on the same nodes, whose clients meet the same faults; NULL:
 	 * there is none. */
@@ -123,6 +130,8 @@ struct vb_explore_result {
 	uint64_t deaths, servers_gone, cancels, closes, timeouts, unknown, cycles;
 	/* Holds that were kept, renewed for that, and lost. */
 	uint64_t kept, kept_on, kept_lost;
+	/* Calls that were started on rings, and of them those that have ended on their starter's stack. */
+	uint64_t started, at_once;
 	uint64_t verbs, virtual_ns, trace_hash;
 	/* Beyond what can be survived: calls that were told of a server which is gone for good; verbs that
 	 * changed something later than the fabric says; rules broken that were not judged for it. */

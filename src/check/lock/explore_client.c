@@ -17,11 +17,16 @@ static void forsake(struct slot *s, uint64_t lock)
 		s->x->forsaken |= 1u << lock;
 }
 
+static bool is_cancelled(const struct slot *s)
+{
+	return vb_task_cancelled(vb_task_self()) || s->started_call.quit_ns != 0;
+}
+
 /* What any call may end with: it was cancelled, or answers are lost. */
 static bool may_end_so(struct slot *s, int err)
 {
 	if (err == -ECANCELED)
-		return vb_task_cancelled(vb_task_self());
+		return is_cancelled(s);
 	if (err != -VB_EUNKNOWN && err != -VB_EPEERGONE)
 		return false;
 	s->x->result->unknown++;
@@ -42,7 +47,7 @@ static bool judge_answer(struct slot *s, int err, bool timed, bool tried)
 		r->timeouts++;
 		/* Cancelled between a grant that came too late and the next attempt: either answer.
 		 */
-		if (timed || vb_task_cancelled(vb_task_self()) || (denies && s->holds_one))
+		if (timed || is_cancelled(s) || (denies && s->holds_one))
 			return true;
 		break;
 	case EAGAIN:
@@ -174,7 +179,7 @@ static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock,
 	if (tried)
 		err = vb_lock_try(me, lock, mode, g);
 	else
-		err = vb_lock_acquire_for(me, lock, mode, draw_hold_ns(s), timeout, g);
+		err = explore_acquire(s, me, lock, mode, draw_hold_ns(s), timeout, g);
 	stay_alive(me);
 	s->asks = false;
 	s->gave_up = err == -ETIMEDOUT;
@@ -186,6 +191,7 @@ static int ask_somehow(struct slot *s, struct vb_lock_client *me, uint64_t lock,
 	judge_answer(s, err, timeout != VB_FOREVER_NS, tried);
 	if (err == -EAGAIN && !tried)
 		judge_denial(s, me);
+	s->started_call.quit_ns = 0;
 	return err;
 }
 
@@ -241,7 +247,7 @@ static void give_back(struct slot *s, struct vb_lock_client *me, struct vb_grant
 	judge_old_grant(s, me);
 	judge_valid(s, me, g, is_in_time(me, g), "a grant before its release");
 	explore_release_begins(s, g);
-	err = vb_lock_release(me, g);
+	err = explore_release(s, me, g);
 	stay_alive(me);
 	judge_valid(s, me, &copy, false, "a copy of a grant that is released");
 	s->old = copy;
@@ -754,7 +760,7 @@ bool explore_cycle(struct slot *s, struct vb_lock_client *me)
 	ask(s, lock, mode);
 	if (s->age != 0)
 		vb_lock_client_begin(me, s->age);
-	err = vb_lock_acquire(me, lock, mode, VB_FOREVER_NS, &g);
+	err = explore_acquire(s, me, lock, mode, 0, VB_FOREVER_NS, &g);
 	note_age(s, me, err);
 	/* A verb that was under way when the faults stopped may still come back unknown. */
 	if (err == -EAGAIN)

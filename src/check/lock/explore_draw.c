@@ -556,7 +556,7 @@ static void draw_bounds(const struct vb_lock_ops *ops, struct vb_explore_draw *d
 	/* Some verbs that are as late as they may be, each with a pause before and behind it. */
 	if (d->orderly && !d->loses)
 		d->prompt_ns = EXPLORE_PROMPT_VERBS * (d->bound_ns + d->faults.pause_max_ns);
-	if (d->prompt_ns != 0 && d->faults.lose_ops != 0)
+	if (d->prompt_ns != 0 && (d->faults.lose_ops != 0 || d->near.full > 0))
 		d->prompt_ns += VB_LOCK_ASKS * (2 * d->bound_ns + COPY_AFTER_NS);
 	if (d->faults.lose_ops == 1u << VB_OP_CAS64)
 		d->alone_ns = ALONE_VERBS * (3 * d->bound_ns + d->faults.pause_max_ns);
@@ -686,6 +686,7 @@ static void draw(const struct vb_lock_ops *ops, uint64_t seed, bool beyond,
 	explore_draw_keeps(ops, d);
 	draw_rounds(ops, d);
 	explore_draw_too_late(ops, d);
+	explore_draw_rings(ops, d);
 	draw_patience(ops, d);
 	draw_bounds(ops, d);
 	draw_spaces(ops, d);
@@ -729,6 +730,7 @@ void vb_explore_describe(const struct vb_explore_draw *d, FILE *to)
 	vb_draw_tell_chance(to, "holds to the end of the lease", d->p_edge, 0);
 	vb_draw_tell_chance(to, "renew", d->p_renew, 0);
 	explore_tell_keeps(to, d);
+	explore_tell_rings(to, d);
 	vb_draw_tell_chance(to, "ask who holds", d->p_holder, 0);
 	if (d->near_wrap > 0)
 		fprintf(to, ", counters up to %u steps before they come round", d->near_wrap);

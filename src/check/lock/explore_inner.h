@@ -50,6 +50,22 @@ struct explore_store {
 	unsigned writer; /* the last */
 };
 
+/* A call that was started on a ring (explore_ring.c), and its client's last one. */
+struct started_call {
+	uint64_t number, died; /* of the life's calls; up to which they have died */
+	uint64_t id, begun_ns;
+	uint64_t quit_ns; /* when it was cancelled, and not its client's life; 0: it was not */
+	bool at_once;     /* it ends, or begins, on the starter's stack */
+	bool starts;      /* that is under way */
+	bool open, done;  /* it has not ended, as far as its starter knows; its end has been told */
+	int result;
+};
+
+struct explore_ring {
+	struct explore *x;
+	struct vb_ring *ring;
+};
+
 struct slot {
 	struct explore *x;
 	unsigned index;
@@ -66,6 +82,7 @@ struct slot {
 	uint64_t releases_from; /* how often anybody had asked by then */
 	bool releases_shared;
 	struct kept kept;
+	struct started_call started_call;
 	struct vb_grant old;   /* a copy of the last one that was released; claim NULL: none */
 	uint64_t releases;     /* the lock that it is giving back, alone as yet; + 1 */
 	uint64_t cancelled_ns; /* when the present life was; 0: it was not */
@@ -117,6 +134,8 @@ struct explore {
 	const struct vb_lock_watch *watched; /* ... whoever watches else */
 	struct explore_store store[VB_EXPLORE_LOCKS_MAX];
 	struct vb_rng keep_rng[VB_EXPLORE_CLIENTS_MAX];
+	struct explore_ring ring[VB_EXPLORE_RINGS_MAX]; /* which the clients share */
+	struct vb_rng ring_rng[VB_EXPLORE_CLIENTS_MAX];
 	unsigned n_safe;
 	uint64_t asked;           /* how often anybody has */
 	bool all_safe;            /* every slot has done its attempts, or gone wrong */
@@ -229,8 +248,24 @@ void explore_judge_renewal_time(struct slot *s, struct vb_lock_client *me, const
 				uint64_t end_ns);
 /* Its client has died. */
 void explore_lose_keep(struct slot *s);
+/* Every keep has told of its end, and told it once; before the stories are told. */
+void explore_judge_keeps(struct explore *x);
 /* Behind the last task. */
 void explore_bury_keeps(struct explore *x);
+
+/* ---- explore_ring.c ---- */
+
+void explore_draw_rings(const struct vb_lock_ops *ops, struct vb_explore_draw *d);
+void explore_tell_rings(FILE *to, const struct vb_explore_draw *d);
+/* The rings of the seed, and who takes completions off them. */
+int explore_open_rings(struct explore *x);
+void explore_bury_rings(struct explore *x);
+/* As vb_lock_acquire_for, and vb_lock_release: on a ring or not. */
+int explore_acquire(struct slot *s, struct vb_lock_client *me, uint64_t lock, enum vb_mode mode,
+		    uint64_t hold_ns, uint64_t timeout_ns, struct vb_grant *g);
+int explore_release(struct slot *s, struct vb_lock_client *me, struct vb_grant *g);
+/* Its client has died. */
+void explore_lose_call(struct slot *s);
 
 /* ---- explore_holder.c ---- */
 

@@ -506,6 +506,13 @@ void explore_lose_keep(struct slot *s)
 	s->kept = (struct kept){0};
 }
 
+void explore_judge_keeps(struct explore *x)
+{
+	for (unsigned i = 0; i < x->d->clients; i++)
+		if (!x->slots[i].kept.on)
+			close_ring(&x->slots[i]);
+}
+
 void explore_bury_keeps(struct explore *x)
 {
 	for (unsigned i = 0; i < x->n_rings; i++)

@@ -35,7 +35,10 @@ static void judge(struct slot *s, const char *call, uint64_t begun_ns, uint64_t 
 static void judge_end(struct slot *s, const char *call, uint64_t begun_ns, uint64_t timeout_ns,
 		      uint64_t more_ns)
 {
-	uint64_t due = VB_FOREVER, cancelled = s->cancelled_ns;
+	uint64_t due = VB_FOREVER, cancelled = s->cancelled_ns, quit = s->started_call.quit_ns;
+
+	if (quit != 0 && (cancelled == 0 || quit < cancelled))
+		cancelled = quit;
 
 	if (timeout_ns != VB_FOREVER_NS)
 		due = begun_ns + timeout_ns + timeout_ns / DRIFT_SHARE + more_ns;
