@@ -326,7 +326,8 @@ static int end(struct slot *s, const struct vb_lock_client *me, const char *call
 
 static bool is_full(const struct slot *s, int err)
 {
-	if (err != -ENOSPC || s->x->d->ring_depth > s->x->d->clients)
+	/* Calls of the dead keep their places. */
+	if (err != -ENOSPC || s->x->d->ring_depth >= s->x->d->clients + DEATHS_MAX)
 		return false;
 	VB_SOMETIMES(500, "ring: it is full");
 	return true;
