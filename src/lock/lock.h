@@ -494,6 +494,10 @@ int vb_poll_pause(struct vb_lock_client *me, uint64_t until_ns);
  * some hundred microseconds: a holder that works for long is found a little late, and who waits for
  * it does not take a core from it. */
 int vb_poll_rest(struct vb_lock_client *me, uint64_t until_ns);
+/* The same where each look is a server's work.  On shm hundreds of clients in one thread can ask for more than that is,
+ * and what they want is given back by a request behind all of theirs.  So who has waited since since_ns, and long, asks
+ * the less often the longer it is: it finds the lock free later by a small share of its wait. */
+int vb_poll_ask(struct vb_lock_client *me, uint64_t since_ns, uint64_t until_ns);
 
 /* ---- the first verb of each ----
  *

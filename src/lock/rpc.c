@@ -263,6 +263,7 @@ static int rpc_attempt(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 
 static int rpc_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
+	const uint64_t since_ns = vb_ep_now_early(me->ep);
 	int err;
 
 	for (;;) {
@@ -270,7 +271,7 @@ static int rpc_acquire(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 		if (err != -EAGAIN)
 			return err;
 		vb_phase(me, VB_PHASE_RT);
-		err = vb_poll_pause(me, until_ns);
+		err = vb_poll_ask(me, since_ns, until_ns);
 		if (err)
 			return err;
 		me->retries++;

@@ -12,6 +12,9 @@
 /* The first wait for an answer is a quarter of a lease, but at least this; each next one is twice
  * as long. */
 #define PATIENCE_MIN_NS 100000ull
+/* Whoever finds the server's ring full comes back later each time, up to 3.2 ms: the ring is others' first, and the
+ * core, where there is one, the server's. */
+#define FULL_DOUBLES 5u
 
 /* ---- the server's side of a lock ---- */
 
@@ -208,7 +211,7 @@ static int server_gone(struct vb_lock_client *me, uint64_t lock)
 /* One copy of the request and the wait for its answer.  -ETIMEDOUT: until until_ns; -VB_EUNKNOWN: it
  * has had none, and sooner than that. */
 static int ask_once(struct vb_lock_client *me, uint16_t tag, const struct vb_ask *ask,
-		    uint64_t until_ns, vb_peer *only, struct vb_answer *answer)
+		    uint64_t until_ns, vb_peer *only, unsigned *full, struct vb_answer *answer)
 {
 	struct vb_msg request = {.tag = tag, .len = sizeof(*ask)}, reply;
 	vb_peer server;
@@ -230,8 +233,9 @@ static int ask_once(struct vb_lock_client *me, uint16_t tag, const struct vb_ask
 		return server_gone(me, ask->lock);
 	if (err == -VB_EPEERGONE || err == -EAGAIN) {
 		/* It cannot be reached now, or its ring is full: the same as no answer. */
-		uint64_t again = vb_ep_now(me->ep) + PATIENCE_MIN_NS;
+		uint64_t again = vb_ep_now(me->ep) + (PATIENCE_MIN_NS << *full);
 
+		*full += err == -EAGAIN && *full < FULL_DOUBLES;
 		err = vb_ep_sleep_until(me->ep, again < until_ns ? again : until_ns);
 		return err ? err : -VB_EUNKNOWN;
 	}
@@ -254,13 +258,14 @@ static int ask_until(struct vb_lock_client *me, uint16_t tag, const struct vb_as
 {
 	uint64_t now = vb_ep_now(me->ep), patience = vb_ask_patience(me);
 	uint64_t give_up = now + ask_for_ns;
+	unsigned full = 0;
 	int err;
 
 	if (until_ns < give_up)
 		give_up = until_ns;
 	for (;;) {
 		err = ask_once(me, tag, ask, now + patience < give_up ? now + patience : give_up,
-			       only, answer);
+			       only, &full, answer);
 		if (err != -ETIMEDOUT && err != -VB_EUNKNOWN)
 			return err;
 		now = vb_ep_now(me->ep);

@@ -267,3 +267,22 @@ int vb_poll_rest(struct vb_lock_client *me, uint64_t until_ns)
 		rest = REST_NS;
 	return vb_ep_sleep_until(me->ep, rest < until_ns - now ? now + rest : until_ns);
 }
+
+#define AT_ONCE_NS  400000
+#define WAIT_SHARE  8 /* of what it has waited */
+#define ASK_MOST_NS 10000000
+
+int vb_poll_ask(struct vb_lock_client *me, uint64_t since_ns, uint64_t until_ns)
+{
+	uint64_t now, rest, most = me->space->lease_ns / REST_SHARE;
+
+	if (!(me->ep->fabric->caps.flags & VB_CAP_INLINE))
+		return vb_poll_pause(me, until_ns);
+	now = vb_ep_now(me->ep);
+	if (now < since_ns + AT_ONCE_NS || now >= until_ns)
+		return vb_poll_pause(me, until_ns);
+	rest = (now - since_ns) / WAIT_SHARE;
+	most = most < ASK_MOST_NS ? most : ASK_MOST_NS;
+	rest = rest < most ? rest : most;
+	return vb_ep_sleep_until(me->ep, rest < until_ns - now ? now + rest : until_ns);
+}

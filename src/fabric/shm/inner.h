@@ -149,6 +149,12 @@ struct shm_link {
 	uint32_t seen; /* the bell as of the last look at the rings */
 	uint32_t n_eps;
 	struct shm_mail *mail; /* NULL: all its rings are looked at */
+	uint64_t unsent;       /* messages, for full rings: logged ever more rarely */
+	/* The receiver whose full ring was last waited for in vain, and how far it was then. */
+	struct {
+		const struct shm_endpoint *to;
+		uint64_t word, head, at_ns;
+	} full;
 };
 
 struct shm_ep {

@@ -24,7 +24,10 @@
  * A full ring: the sender gives way to the receiver's thread for up to FULL_WAIT_NS; then the
  * message is not sent and the verb's status is -EAGAIN (-VB_EPEERGONE if the receiver is found
  * dead).  If the receiver belongs to this very thread, waiting would be for nothing, and -EAGAIN
- * comes at once.
+ * comes at once.  Who has waited in vain has done so for all endpoints of its thread: until the receiver has
+ * taken something out, the others are told at once.  Otherwise each of a thousand on a host would wait a
+ * millisecond, one after the other, in front of who gives back what they all want, and keep their core from
+ * the receiver.
  *
  * The wrong receiver: an endpoint that closes may be opened by somebody else while a sender is on
  * its way.  The order is: (new owner) word := free; drain the ring; word := open, with a new
@@ -40,6 +43,7 @@
  * or a head, the slots say so.
  */
 #define VB_LOG_ROOM "shm"
+#include <inttypes.h>
 #include <sched.h>
 
 #include "base/log.h"
@@ -129,35 +133,64 @@ static bool owner_gone(struct shm_endpoint *to, uint64_t word)
 	return true;
 }
 
-static int fail_full(struct shm_ep *e)
+static int fail_full(struct shm_link *l, vb_peer to)
 {
-	if ((e->refused & (e->refused + 1)) == 0) /* the 1st, 2nd, 4th, ... */
-		vb_warn("a message was not sent: the receiver's ring of %u is full (option ring)",
-			1u << shm_of(e->ep.fabric)->h->ring_bits);
-	e->refused++;
+	if ((l->unsent & (l->unsent + 1)) == 0) /* the 1st, 2nd, 4th, ... */
+		vb_warn("a message to %" PRIx64 " was not sent, %" PRIu64
+			" of this thread by now: the receiver's ring of %u is full (option ring; "
+			"or let fewer send at a time)",
+			to, l->unsent + 1, 1u << l->fabric->h->ring_bits);
+	l->unsent++;
 	return -EAGAIN;
 }
 
+/* Has another endpoint of this thread waited, and nothing was taken out since? */
+static bool is_in_vain(struct shm_link *l, const struct shm_endpoint *to, uint64_t word)
+{
+	return l->full.to == to && l->full.word == word &&
+	       l->full.head == __atomic_load_n(&to->head, __ATOMIC_RELAXED);
+}
+
+/* Who is refused at once asks seldom whether the receiver is dead: that is a system call. */
+static bool look_if_gone(struct shm_link *l, struct shm_endpoint *to, uint64_t word)
+{
+	uint64_t now = vb_clock_ns();
+
+	if (now - l->full.at_ns < FULL_WAIT_NS)
+		return false;
+	l->full.at_ns = now;
+	return owner_gone(to, word);
+}
+
 /* Waits for the receiver to take something out; see the top of the file. */
-static int reserve_full(struct shm_ep *e, struct shm_endpoint *to, uint64_t word,
+static int reserve_full(struct shm_ep *e, vb_peer peer, struct shm_endpoint *to, uint64_t word,
 			struct shm_slot *ring, struct shm_place *out)
 {
-	struct shm_fabric *f = shm_of(e->ep.fabric);
-	uint64_t until = vb_clock_ns() + FULL_WAIT_NS, at;
+	struct shm_link *l = e->link;
+	uint64_t until, at;
 
+	if (is_in_vain(l, to, word))
+		return look_if_gone(l, to, word) ? -VB_EPEERGONE : fail_full(l, peer);
 	if (owner_gone(to, word))
 		return -VB_EPEERGONE;
-	if (out->worker == e->link->worker)
-		return fail_full(e);
-	shm_ring_bell(f, out->worker);
+	if (out->worker == l->worker)
+		return fail_full(l, peer);
+	shm_ring_bell(l->fabric, out->worker);
+	until = vb_clock_ns() + FULL_WAIT_NS;
 	do {
 		sched_yield();
 		if (__atomic_load_n(&to->word, __ATOMIC_SEQ_CST) != word)
 			return -VB_EPEERGONE;
-		if (reserve_once(f, to, ring, e->ep.self, out, &at) == 0)
+		if (reserve_once(l->fabric, to, ring, e->ep.self, out, &at) == 0)
 			return 0;
 	} while (vb_clock_ns() < until);
-	return owner_gone(to, word) ? -VB_EPEERGONE : fail_full(e);
+	if (owner_gone(to, word))
+		return -VB_EPEERGONE;
+	l->full.to = to;
+	l->full.word = word;
+	l->full.head = __atomic_load_n(&to->head, __ATOMIC_RELAXED);
+	l->full.at_ns = vb_clock_ns();
+	return fail_full(l, peer);
 }
 
 /* Once in half a ring of messages: if nobody takes them out, is he alive?  This only tells sooner what
@@ -195,7 +228,7 @@ int shm_ring_reserve(struct shm_ep *e, vb_peer peer, struct shm_place *out)
 	out->to = slot;
 	err = reserve_once(f, to, ring, e->ep.self, out, &pos);
 	if (err == -EAGAIN)
-		err = reserve_full(e, to, word, ring, out);
+		err = reserve_full(e, peer, to, word, ring, out);
 	if (err != 0)
 		return err;
 	if (__atomic_load_n(&to->word, __ATOMIC_SEQ_CST) != word ||
