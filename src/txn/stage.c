@@ -8,8 +8,11 @@
 #include "base/sometimes.h"
 #include "txn/db.h"
 
-/* Between two tries for a lock that another has: from a bare look around to the database's look_ns. */
+/* Between two tries for a lock that another has: from a bare look around to the database's look_ns, or to such a share of
+ * what has been waited, up to so many look_ns (longest_pause). */
 #define WAIT_FIRST_NS 500ull
+#define WAIT_SHARE    8u
+#define LOOKS_MOST    16u
 
 bool vb_stage_sealed(const struct vb_stage *s)
 {
@@ -502,15 +505,42 @@ static unsigned still_waiting(struct vb_txn *t, struct vb_item **items, unsigned
 	return m;
 }
 
-static int wait_a_little(struct vb_txn *t, unsigned tries)
+/*
+ * Under wound-wait the younger wait, too, a hundred perhaps for one record, and as long as a lease.  Their looks delay
+ * whom they wait for: a card does atomics on one word one after the other, and who gives the record back stands in line
+ * behind them.  So who waits for an older one looks the less often the longer it has waited.  The older have wounded
+ * whom they wait for, which ends soon, and look as often as ever: a younger one that came first would be in their way
+ * again.  A server that waits for others has the word in its own memory.
+ */
+static uint64_t longest_pause(const struct vb_txn *t, unsigned stage, struct vb_item *const *items,
+			      unsigned n, uint64_t *since_ns)
 {
-	uint64_t ns = WAIT_FIRST_NS << (tries < 6 ? tries : 6);
+	const struct vb_db *db = t->me->db;
+	uint64_t now, share;
+
+	if (vb_likely((db->cc->caps & (VB_CC_AGE | VB_CC_WAIT_DIE)) != VB_CC_AGE) ||
+	    db->fabric->caps.flags & VB_CAP_INLINE || db->rpc_stages & 1u << stage)
+		return db->look_ns;
+	now = vb_ep_now_early(t->me->ep);
+	if (*since_ns == 0)
+		*since_ns = now;
+	for (unsigned i = 0; i < n; i++)
+		if (items[i]->seen == 0 || items[i]->seen > t->ts)
+			return db->look_ns;
+	share = (now - *since_ns) / WAIT_SHARE;
+	share = share < LOOKS_MOST * db->look_ns ? share : LOOKS_MOST * db->look_ns;
+	return share > db->look_ns ? share : db->look_ns;
+}
+
+static int wait_a_little(struct vb_txn *t, unsigned tries, uint64_t longest_ns)
+{
+	uint64_t ns = WAIT_FIRST_NS << (tries < 10 ? tries : 10);
 	uint64_t most = vb_txn_patience(t);
 
 	t->me->waits++;
 	if (t->me->ripe > 0)
 		return vb_txn_doom(t, VB_TXN_LOCKED, 0);
-	most = most < t->me->db->look_ns ? most + 1 : t->me->db->look_ns;
+	most = most < longest_ns ? most + 1 : longest_ns;
 	vb_ep_sleep(t->me->ep, ns < most ? ns : most);
 	if (vb_task_cancelled(vb_task_self()))
 		return vb_txn_doom(t, VB_TXN_TIMEOUT, -ECANCELED);
@@ -541,6 +571,7 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 {
 	const struct vb_db *db = t->me->db;
 	enum vb_txn_cause doom = VB_TXN_COMMITTED;
+	uint64_t since_ns = 0;
 	int err = 0;
 
 	bound_wait(t);
@@ -563,7 +594,7 @@ int vb_txn_stage(struct vb_txn *t, unsigned stage, struct vb_item **items, unsig
 		}
 		if (n == 0)
 			return vb_txn_fetched_in_time(t, stage);
-		err = wait_a_little(t, tries);
+		err = wait_a_little(t, tries, longest_pause(t, stage, items, n, &since_ns));
 	}
 	return err;
 }

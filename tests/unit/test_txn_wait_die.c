@@ -2,6 +2,7 @@
 /*
  * Who waits for whom, in virtual time.  wait-die: who has died is older than all that begin behind it when it tries
  * again, and so waits for them; and under wait-die-fair the oldest of those that wait is next, whichever came first.
+ * wound-wait: who waits for an older one, and for long, looks seldom.
  * mocc: what has ended transactions becomes hot, and is entered one by one to write, and together to read; who waits
  * lets go of what comes behind.
  */
@@ -416,8 +417,98 @@ static int run_group(const char *name, const struct case_for_all *cases, size_t 
 	return _cmocka_run_group_tests(name, tests, n, NULL, NULL);
 }
 
+/* ---- wound-wait ---- */
+
+/* How many looks at another's record in so many round trips, until the transaction's own time is over. */
+static uint64_t looks_in(struct world *w, struct vb_coordinator *me, uint64_t rtts)
+{
+	const uint64_t rtt_ns = w->f->caps.rtt_ns, before = me->waits;
+	const struct vb_txn_params p = {.timeout_ns = rtts * rtt_ns};
+	struct record r;
+
+	must(vb_txn_begin_with(me, &p));
+	assert_int_equal(vb_txn_read(me, w->t, X, &r), -ETIMEDOUT);
+	return me->waits - before;
+}
+
+/*
+ * Who waits for an older one pauses a round trip between two looks at first, and ever longer then: its looks are in the
+ * way of whom it waits for.
+ */
+static void looks_ever_less(void **state)
+{
+	const struct kind *k = *state;
+	struct vb_db_params p = usual_db(k, LONG_NS);
+	struct world w;
+
+	/* A look at a server takes it as long as the server's work. */
+	if (k->hybrid != NULL)
+		return;
+	open_world(&w, k->fabric, &p);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_write(w.a, w.t, X, &(struct record){.value = 1}));
+	/* A look, one at the own status word, and a reader leaves its slot. */
+	assert_in_range(looks_in(&w, w.b, 16), 16 / 8, 16);
+	assert_in_range(looks_in(&w, w.b, 4000), 4000 / 32, 4000 / 12);
+	must(vb_txn_commit(w.a));
+	close_world(&w);
+}
+
+struct busy {
+	struct world *w;
+	uint64_t ns;
+	bool holds;
+};
+
+/* The younger: has the record, and is busy with something else, so that it does not notice its wound. */
+static void busy_body(void *arg)
+{
+	struct busy *b = arg;
+
+	must(vb_txn_begin(b->w->b));
+	must(vb_txn_write(b->w->b, b->w->t, X, &(struct record){.value = 1}));
+	b->holds = true;
+	must(vb_ep_sleep(b->w->b->ep, b->ns));
+	assert_int_equal(vb_txn_commit(b->w->b), -EAGAIN);
+	assert_int_equal(vb_txn_cause(b->w->b), VB_TXN_WOUNDED);
+	b->holds = false;
+}
+
+/* And who has wounded whom it waits for looks as often as ever: the next one there may be younger, too. */
+static void the_older_looks_on(void **state)
+{
+	static const struct vb_task_params params = {.name = "busy"};
+	const struct kind *k = *state;
+	struct vb_db_params p = usual_db(k, LONG_NS);
+	struct busy busy = {0};
+	struct vb_task *task;
+	struct record r;
+	uint64_t looks;
+	struct world w;
+
+	if (k->hybrid != NULL)
+		return;
+	open_world(&w, k->fabric, &p);
+	busy = (struct busy){.w = &w, .ns = 1000 * w.f->caps.rtt_ns};
+	must(vb_txn_begin(w.a));
+	must(vb_task_spawn(w.a->ep->sched, busy_body, &busy, &params, &task));
+	while (!busy.holds)
+		let_pass(&w, US);
+	looks = w.a->waits;
+	must(vb_txn_read(w.a, w.t, X, &r));
+	assert_in_range(w.a->waits - looks, 1000 / 8, 1000);
+	must(vb_txn_commit(w.a));
+	while (busy.holds)
+		let_pass(&w, US);
+	close_world(&w);
+}
+
 int main(void)
 {
+	static const struct case_for_all wound_wait[] = {
+		{"looks ever less", looks_ever_less},
+		{"the older looks on", the_older_looks_on},
+	};
 	static const struct case_for_all wait_die[] = {
 		{"becomes the oldest", becomes_the_oldest},
 		{"the oldest is next", the_oldest_is_next},
@@ -432,9 +523,12 @@ int main(void)
 	};
 	char *of_wait_die[] = {"", "sim", "wait-die", "wait-die-sx", "wait-die-fair"};
 	char *of_mocc[] = {"", "sim", "mocc"};
+	char *of_wound_wait[] = {"", "sim", "wound-wait", "wound-wait-sx"};
 	int failed = run_group("transactions: wait-die", wait_die, VB_ARRAY_SIZE(wait_die),
 			       VB_ARRAY_SIZE(of_wait_die), of_wait_die);
 
+	failed += run_group("transactions: wound-wait", wound_wait, VB_ARRAY_SIZE(wound_wait),
+			    VB_ARRAY_SIZE(of_wound_wait), of_wound_wait);
 	return failed + run_group("transactions: mocc", mocc, VB_ARRAY_SIZE(mocc),
 				  VB_ARRAY_SIZE(of_mocc), of_mocc);
 }
