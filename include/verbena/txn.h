@@ -190,6 +190,8 @@ uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
  *                for, and the protocol's logs have none; or to a client of an elastic cluster: "maat" or
  *                "calvin", which keep more in the coordinator's memory than a log
  *   -ENOENT      to such a client: a server has not made it
+ *   -ESTALE      of an elastic cluster: a server that has a part of it has come back empty, or with another
+ *                state.  The log names it
  *   -VB_EPEERGONE
  *                another process, which has a node, cannot be reached
  *   -ENOSPC      it does not fit in the nodes' segments; the log says how much is needed
@@ -255,7 +257,8 @@ void vb_db_server_stop(struct vb_db_server *server);
 /*
  * Opens a coordinator at `node`: one of this process, or, by a client of an elastic cluster, any.  There it takes one
  * of the database's `coordinators`; a client that finds none free takes over that of a process which its home says is
- * no more, and finishes what that has left: a little more than a lease.
+ * no more, and finishes what that has left: a little more than a lease.  In an elastic cluster none is opened where
+ * a node is gone for this process: a server has come back empty, or could not be reached for its `linger`.
  *
  *   -EINVAL  there is no such node
  *   -EXDEV   the node is another process's, and this one is no such client

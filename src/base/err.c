@@ -57,6 +57,8 @@ static const char *plain(int err)
 		return "the address is in use";
 	case EADDRNOTAVAIL:
 		return "the address is none of this machine's";
+	case ESTALE:
+		return "it is not what it was: a part of it has been made anew";
 	case ENODEV:
 		return "there is no such device, or no library for it";
 	default:

@@ -162,6 +162,9 @@ struct vb_fabric_caps {
 	uint64_t lease_max_ns;
 	/* This process has no node: its endpoints are at those of others, who say whether it lives. */
 	bool client;
+	/* 0, or how many servers have the nodes, node n the server n % servers + 1.  Each may end and begin again, with
+	 * its memory or empty. */
+	uint32_t servers;
 	/* NULL, or what to do where the bound is longer than it need be, for who wants shorter
 	 * leases. */
 	const char *bound_note;

@@ -306,6 +306,9 @@ int vb_coordinator_open(struct vb_db *db, uint16_t node, struct vb_coordinator *
 	if (node >= db->fabric->nodes)
 		return vb_fail(-EINVAL, "there is no node %u: the fabric has %u", node,
 			       db->fabric->nodes);
+	err = vb_parts_gone(db);
+	if (err)
+		return err;
 	if (db->fabric->caps.client)
 		return vb_coordinator_open_far(db, node, node, out);
 	if (vb_local(db->fabric, db->region[node], sizeof(struct vb_db_header)) == NULL)

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "store/keymap.h"
 
-#define DB_MAGIC     0x32304e5854424456ull /* "VDBTXN02" */
 #define COORDINATORS 64u
 #define ITEMS        64u
 #define BYTES        (64u << 10)
@@ -470,13 +469,16 @@ static int join_node(struct vb_db *db, uint16_t node, const char *region, uint64
 				 &db->region[node]);
 
 	if (err == 0)
-		err = vb_header_read(db->fabric, db->region[node], DB_MAGIC, &layout);
-	if (err == -ENOENT || err == -ETIMEDOUT)
-		return vb_fail(
-			-ENOENT,
-			"there is no database '%s' on node %u: its servers make it (`verbena "
-			"serve`, vb_db_server_start), and have not",
-			db->name, node);
+		err = vb_header_read(db->fabric, db->region[node], VB_DB_MAGIC, &layout);
+	if (err == -ENOENT || err == -ETIMEDOUT) {
+		err = vb_parts_missing(db, node, region, bytes);
+		return err != 0 ? err
+				: vb_fail(-ENOENT,
+					  "there is no database '%s' on node %u: its servers make "
+					  "it (`verbena "
+					  "serve`, vb_db_server_start), and have not",
+					  db->name, node);
+	}
 	if (err == -EINVAL || (err == 0 && layout != layout_hash(db)))
 		return differs(db, node);
 	return err;
@@ -487,6 +489,7 @@ static int open_node(struct vb_db *db, uint16_t node)
 	uint64_t bytes = db->copies_at + db->copies * db->copy_bytes;
 	char name[VB_REGION_NAME];
 	struct vb_db_header *h;
+	uint64_t part;
 	bool fresh;
 	int err;
 
@@ -509,17 +512,22 @@ static int open_node(struct vb_db *db, uint16_t node)
 	h = vb_local(db->fabric, db->region[node], sizeof(*h));
 	if (h == NULL)
 		return 0;
+	err = vb_parts_draw(db, &part);
+	if (err != 0)
+		return err;
 	err = vb_header_claim(&h->magic);
 	if (err == 1) {
+		h->part = part;
+		h->whole = 0;
 		h->layout = layout_hash(db);
-		vb_header_filled(&h->magic, DB_MAGIC);
+		vb_header_filled(&h->magic, VB_DB_MAGIC);
 		return 0;
 	}
 	if (err)
 		return vb_fail(err,
 			       "who began to make database '%s' on node %u has not come to the end",
 			       db->name, node);
-	return h->magic == DB_MAGIC && h->layout == layout_hash(db) ? 0 : differs(db, node);
+	return h->magic == VB_DB_MAGIC && h->layout == layout_hash(db) ? 0 : differs(db, node);
 }
 
 /*
@@ -617,7 +625,8 @@ static int open_parts(struct vb_db *db, const struct vb_db_params *p)
 	db->copy_bytes = places_bytes(db);
 	db->region = calloc(db->fabric->nodes, sizeof(*db->region));
 	db->server = calloc(db->fabric->nodes, sizeof(*db->server));
-	if (db->region == NULL || db->server == NULL)
+	db->told = calloc(db->fabric->nodes, sizeof(*db->told));
+	if (db->region == NULL || db->server == NULL || db->told == NULL)
 		return vb_fail(-ENOMEM, "no memory for a database");
 	if (cache == 0 && !(db->fabric->caps.flags & VB_CAP_INLINE))
 		cache = CACHE;
@@ -625,7 +634,7 @@ static int open_parts(struct vb_db *db, const struct vb_db_params *p)
 		err = vb_cache_open(cache, &db->cache);
 	for (uint16_t node = 0; node < db->fabric->nodes && err == 0; node++)
 		err = open_node(db, node);
-	return err;
+	return err != 0 ? err : vb_parts_join(db);
 }
 
 static void free_db(struct vb_db *db)
@@ -635,6 +644,7 @@ static void free_db(struct vb_db *db)
 	vb_cache_close(db->cache);
 	free(db->region);
 	free(db->server);
+	free(db->told);
 	free(db);
 }
 

@@ -24,6 +24,7 @@
  *	call.c         the coordinator's side of RPC
  *	vote.c         votes, which come by one atomic
  *	db.c           opening: sizes, regions, what every process must agree on
+ *	parts.c        whether what the servers have of it belongs together
  *	epoch.c, queue.c, buffers.c   what that order takes of a server, and of memory: epoch.h
  *
  * Each calls those below it, and none above.
@@ -51,9 +52,13 @@
 struct vb_db_header {
 	uint64_t magic, layout;
 	vb_peer server; /* of the node; 0: none */
-	uint64_t unused[5];
+	uint64_t part;  /* drawn when this was made; 0 where nothing comes back: parts.c */
+	uint64_t
+		whole; /* of the parts of all nodes, from when they were first there together; 0: not yet */
+	uint64_t unused[3];
 };
 _Static_assert(sizeof(struct vb_db_header) == 64, "one line");
+#define VB_DB_MAGIC 0x33304e5854424456ull /* "VDBTXN03" */
 
 struct vb_place_head {
 	uint64_t status; /* timestamp | enum vb_txn_state; changed by atomics only */
@@ -118,10 +123,23 @@ struct vb_db {
 	struct vb_cache *cache;
 	vb_addr *region;                  /* of each node */
 	vb_peer *server;                  /* of each node, as last heard; 0: unknown */
+	bool *told;                       /* of each node: that it is gone; atomic */
 	const struct vb_txn_watch *watch; /* NULL: nobody */
 	bool timing;                      /* coordinators time their stages */
 	struct vb_opened opened;
 };
+
+/* parts.c: on fabrics whose servers may begin again; elsewhere they do nothing. */
+/* For a part that is made now.  0, or -EIO, said. */
+int vb_parts_draw(const struct vb_db *db, uint64_t *part);
+/* The regions of all nodes are there.  0: those parts that are made belong together; -ESTALE, said; or the fabric's
+ * error. */
+int vb_parts_join(struct vb_db *db);
+/* There is none on the node, though its server is there: -ESTALE, said, if there was one; else 0. */
+int vb_parts_missing(struct vb_db *db, uint16_t node, const char *region, uint64_t bytes);
+/* With it open: -VB_EPEERGONE, said, if a node is gone.  The other one says so once for each. */
+int vb_parts_gone(const struct vb_db *db);
+void vb_parts_tell_gone(struct vb_db *db);
 
 /* place: (node * coordinators + number) * VB_PLACES_EACH + lane. */
 /* About how much of vb_db_node_bytes comes into use where memory comes with its first touch: of a mailbox a

@@ -251,6 +251,8 @@ int vb_txn_doom(struct vb_txn *t, enum vb_txn_cause cause, int error)
 	if (t->cause == VB_TXN_COMMITTED) {
 		t->cause = (uint8_t)cause;
 		t->error = error;
+		if (vb_unlikely(error == -VB_EPEERGONE))
+			vb_parts_tell_gone(t->me->db);
 	}
 	return -EAGAIN;
 }

@@ -109,6 +109,8 @@ static int begin(struct vb_coordinator *me, const struct vb_txn_params *params)
 		t->phase = VB_TXN_OVER;
 		t->cause = VB_TXN_FABRIC;
 		t->error = err;
+		if (err == -VB_EPEERGONE)
+			vb_parts_tell_gone(me->db);
 		return err;
 	}
 	t->phase = VB_TXN_OPEN;

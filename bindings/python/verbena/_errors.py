@@ -63,6 +63,7 @@ AddressInUse = _error("AddressInUse", errno.EADDRINUSE, "The address is in use."
 AddressNotHere = _error(
     "AddressNotHere", errno.EADDRNOTAVAIL, "The address is none of this machine's."
 )
+Stale = _error("Stale", errno.ESTALE, "It is not what it was: a part of it has been made anew.")
 NoDevice = _error("NoDevice", errno.ENODEV, "There is no such device, or no library for it.")
 
 CLASSES = {kind.number: kind for kind in Error.__subclasses__()}

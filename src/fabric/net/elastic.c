@@ -68,6 +68,7 @@ int net_elastic_new(struct net_fabric *f, const struct net_elastic_params *p)
 	f->host = p->rank;
 	f->f.caps.lease_max_ns = p->settle_ns;
 	f->f.caps.client = client;
+	f->f.caps.servers = p->servers;
 	return 0;
 }
 
