@@ -174,12 +174,20 @@ static inline bool vb_claim_is_held(const struct vb_lock_client *me, const struc
 /* -EINVAL, said: `what` was called with it. */
 int vb_claim_not_held(const char *what, const struct vb_grant *grant);
 
-static inline void vb_claim_describe(struct vb_claim *c, struct vb_grant *out)
+static inline uint64_t vb_claim_token(const struct vb_lock_space *s, const struct vb_claim *c)
+{
+	if (vb_likely(s->token_from == NULL) || c->token == 0)
+		return c->token;
+	return s->token_from[c->lock % s->servers] + c->token;
+}
+
+static inline void vb_claim_describe(const struct vb_lock_client *me, struct vb_claim *c,
+				     struct vb_grant *out)
 {
 	*out = (struct vb_grant){
 		.lock = c->lock,
 		.mode = c->mode,
-		.token = c->token,
+		.token = vb_claim_token(me->space, c),
 		.valid_until_ns = c->valid_until_ns,
 		.claim = c,
 		.hold = c->hold,
@@ -192,7 +200,7 @@ static inline void vb_claim_give(struct vb_lock_client *me, struct vb_claim *c,
 {
 	c->state = CLAIM_HELD;
 	c->hold = ++me->holds;
-	vb_claim_describe(c, out);
+	vb_claim_describe(me, c, out);
 }
 
 #endif

@@ -402,7 +402,7 @@ static int convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mo
 	mode = vb_mode_served(me->space->ops->caps, mode);
 	/* Held so already; the grant may be a copy, or that of a conversion whose answer was lost. */
 	if (mode == c->mode) {
-		vb_claim_describe(c, grant);
+		vb_claim_describe(me, c, grant);
 		return 0;
 	}
 	if (!vb_mode_covers(mode, c->mode) && !vb_mode_covers(c->mode, mode))
@@ -416,7 +416,7 @@ static int convert(struct vb_lock_client *me, struct vb_grant *grant, enum vb_mo
 	err = change_mode(me, c, mode, until_ns);
 	vb_observe_end(me, VB_ACT_CONVERT, c->lock, c, err);
 	if (err == 0)
-		vb_claim_describe(c, grant);
+		vb_claim_describe(me, c, grant);
 	return err;
 }
 

@@ -160,7 +160,7 @@ static void release_held(struct vb_lock_client *me)
 		n = 0;
 		for (unsigned i = 0; i < me->space->claims && n < VB_CLAIMS_MAX; i++)
 			if (me->used[i / 64] >> i % 64 & 1 && me->claims[i].state == CLAIM_HELD)
-				vb_claim_describe(&me->claims[i], &some[n++]);
+				vb_claim_describe(me, &me->claims[i], &some[n++]);
 		(void)vb_lock_release_all(me, some, n);
 	} while (n == VB_CLAIMS_MAX);
 	vb_lock_part(me, outermost);

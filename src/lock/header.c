@@ -18,6 +18,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
+#include "fabric/born.h"
 #include "lock/protocols.h"
 
 #define HEADER_MAGIC 0x3330304b434f4c56ull /* "VLOCK003" */
@@ -209,6 +210,20 @@ static int differs(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep,
 		       s->name, text);
 }
 
+/* Of a server that comes back empty the tokens go on behind all that the one before may have given: nobody gives one
+ * a nanosecond. */
+static int read_token_from(struct vb_lock_space *s, uint16_t node, struct vb_ep *ep)
+{
+	if (s->fabric->caps.servers == 0)
+		return 0;
+	if (s->token_from == NULL)
+		s->token_from = calloc(s->servers, sizeof(*s->token_from));
+	if (s->token_from == NULL)
+		return vb_fail(-ENOMEM, "no memory for a lock space");
+	return vb_lock_header_read(ep, vb_addr_make(node, VB_BORN_AT), &s->token_from[node],
+				   sizeof(*s->token_from));
+}
+
 int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, enum vb_lock_found found,
 			uint64_t hash, const char *options)
 {
@@ -229,6 +244,8 @@ int vb_lock_header_open(struct vb_lock_space *s, uint16_t node, enum vb_lock_fou
 	if (err == 0 && (found == VB_LOCK_OTHER_SIZE || h.ops_hash != hash || h.locks != s->locks ||
 			 h.lease_ns != s->lease_ns))
 		err = differs(s, node, ep, &h, options);
+	if (err == 0)
+		err = read_token_from(s, node, ep);
 	vb_ep_close(ep);
 	return err;
 }

@@ -64,6 +64,8 @@ struct vb_lock_space {
 	/* [servers]: the first entry, and struct vb_lock_header in the segment. */
 	vb_addr *base;
 	vb_addr *header;
+	/* [servers]: behind what their fencing tokens begin (fabric/born.h); NULL: behind 0. */
+	uint64_t *token_from;
 	/* [servers * VB_LOCK_WORKERS_MAX]: the servers' names, as last read. */
 	vb_peer *server_cache;
 	/* [servers]: how many; 0: not read yet. */

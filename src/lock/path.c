@@ -72,7 +72,7 @@ static int convert_held(struct walk *w, struct vb_claim *c, enum vb_mode mode, u
 {
 	struct vb_grant g;
 
-	vb_claim_describe(c, &g);
+	vb_claim_describe(w->me, c, &g);
 	return vb_lock_convert(w->me, &g, mode, timeout_ns);
 }
 
@@ -86,7 +86,7 @@ static int step(struct walk *w, unsigned i, enum vb_mode mode)
 	w->before[i] = c->mode;
 	if (!vb_mode_covers(c->mode, mode))
 		err = convert_held(w, c, vb_mode_join(c->mode, mode), time_left(w));
-	vb_claim_describe(c, &w->grants[i]);
+	vb_claim_describe(w->me, c, &w->grants[i]);
 	w->grants[i].claim = NULL;
 	return err;
 }

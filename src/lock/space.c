@@ -297,6 +297,7 @@ static void free_space(struct vb_lock_space *s)
 	free(s->name);
 	free(s->base);
 	free(s->header);
+	free(s->token_from);
 	free(s->held);
 	free(s->server_cache);
 	free(s->worker_cache);

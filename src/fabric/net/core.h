@@ -41,6 +41,7 @@ enum net_control_kind {
 	CONTROL_TAKE,   /* by the peer in `bytes` (control_take) */
 	CONTROL_REMOVE, /* of the node the region with the id in `bytes` */
 	CONTROL_USED,   /* is it held? */
+	CONTROL_LATER, /* of elastic clusters: what is known of when servers have begun (later.c) */
 };
 #define CONTROL_VERSION 2
 

@@ -10,7 +10,7 @@
 #include "fabric/net/state.h"
 #include "vb_config.h"
 
-#define CARD_VERSION  3
+#define CARD_VERSION  4
 #define SAID_NS       10000000000ull
 #define CLOCK_EACH_NS 1000000000ull
 #define CLOCK_UNKNOWN 3600000000000ull
@@ -26,6 +26,8 @@ struct card {
 	uint8_t id[NET_ID];
 	uint64_t place; /* to a client: the number of its place */
 	uint64_t linger_ns;
+	uint64_t born,
+		known; /* of a server: when it has begun; to one: what is known of its name */
 };
 _Static_assert(sizeof(struct card) == NET_CARD && NET_CARD <= NET_CONTROL_MAX, "a card fits");
 
@@ -47,15 +49,16 @@ int net_elastic_new(struct net_fabric *f, const struct net_elastic_params *p)
 	e->turn = calloc(p->servers, sizeof(*e->turn));
 	e->seen = calloc(p->servers, sizeof(*e->seen));
 	e->former = calloc(p->servers, sizeof(*e->former));
+	e->later = calloc(p->servers, sizeof(*e->later));
 	e->up = calloc(p->servers, sizeof(*e->up));
 	e->met = calloc(p->servers, sizeof(*e->met));
 	e->place = calloc(p->servers, sizeof(*e->place));
 	e->home = calloc(p->servers, sizeof(*e->home));
 	e->member = calloc(client ? 1 : p->clients, sizeof(*e->member));
 	e->box = calloc(client ? 1 : NET_CLIENTS_MAX, sizeof(struct net_box *));
-	if (e->turn == NULL || e->seen == NULL || e->former == NULL || e->up == NULL ||
-	    e->met == NULL || e->place == NULL || e->home == NULL || e->member == NULL ||
-	    e->box == NULL)
+	if (e->turn == NULL || e->seen == NULL || e->former == NULL || e->later == NULL ||
+	    e->up == NULL || e->met == NULL || e->place == NULL || e->home == NULL ||
+	    e->member == NULL || e->box == NULL)
 		return vb_fail(-ENOMEM, "no memory for a fabric");
 	for (uint32_t i = 0; i < p->servers; i++)
 		e->home[i].lost_ns = VB_FOREVER;
@@ -64,6 +67,7 @@ int net_elastic_new(struct net_fabric *f, const struct net_elastic_params *p)
 		return vb_fail(-EIO, "no random numbers for a process's id");
 	/* Who had been given a number before this server began again may still be called by it. */
 	f->core->next_client = first & 0xffffff;
+	e->born = client ? 0 : net_later_now();
 	f->hosts = p->servers;
 	f->host = p->rank;
 	f->f.caps.lease_max_ns = p->settle_ns;
@@ -85,6 +89,7 @@ void net_elastic_free(struct net_fabric *f)
 	free(e->turn);
 	free(e->seen);
 	free(e->former);
+	free(e->later);
 	free(e->up);
 	free(e->met);
 	free(e->place);
@@ -172,6 +177,8 @@ void net_elastic_card(const struct net_fabric *f, uint32_t host, uint8_t to[NET_
 	memcpy(c.id, f->elastic->id, sizeof(c.id));
 	c.place = m != NULL ? m->number : 0;
 	c.linger_ns = f->elastic->p.linger_ns;
+	c.born = f->elastic->born;
+	c.known = host < f->hosts ? f->elastic->later[host] : 0;
 	snprintf(c.verbena, sizeof(c.verbena), "%s", VB_VERSION);
 	memcpy(to, &c, sizeof(c));
 }
@@ -218,8 +225,7 @@ static bool is_former(const struct net_former *former, const uint8_t id[NET_ID])
 	return false;
 }
 
-/* Another one is where server `host` was, and this process goes on with it. */
-static void replaced(struct net_fabric *f, uint32_t host)
+void net_elastic_replaced(struct net_fabric *f, uint32_t host)
 {
 	struct net_former *former = &f->elastic->former[host];
 
@@ -244,10 +250,13 @@ static const char *changed(struct net_fabric *f, uint32_t host, const struct car
 
 	first = memcmp(e->seen[host], none, NET_ID) == 0;
 	other = !first && memcmp(e->seen[host], c->id, NET_ID) != 0;
+	why = net_later_greeted(f, host, c->born);
+	if (why != NULL)
+		return why;
 	if (other && is_former(&e->former[host], c->id))
 		return "another one has begun in its place";
 	if (other && e->home[host].eps == 0)
-		replaced(f, host);
+		net_elastic_replaced(f, host);
 	else if (other)
 		why = "it has begun again, and lost what it had";
 	memcpy(e->seen[host], c->id, NET_ID);
@@ -276,6 +285,8 @@ const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void 
 		memcpy(&c, card, sizeof(c));
 		why = compare(f, host, &c);
 	}
+	if (why == NULL && net_later_heard_of_us(f, c.known))
+		why = "another one has begun in the place of this server";
 	if (why == NULL && host < f->hosts) {
 		why = changed(f, host, &c);
 		if (why == NULL || net_host_gone(f, (uint16_t)host))
@@ -328,6 +339,7 @@ void net_elastic_up(struct net_fabric *f, uint32_t host, uint64_t clock, uint64_
 		e->clock_due_ns = came_ns;
 		f->t->due(f, e->clock_due_ns);
 	}
+	net_later_tell(f, host);
 	if (net_is_client(f)) {
 		net_away_tell_all(f, host);
 		net_home_up(f, host);
@@ -391,6 +403,9 @@ uint32_t net_elastic_place(struct net_fabric *f, const uint8_t id[NET_ID])
 	struct net_elastic *e = f->elastic;
 	uint32_t lowest = NET_NOBODY;
 	struct net_member *m;
+
+	if (e->replaced)
+		return NET_NOBODY;
 
 	for (uint32_t i = 0; i < e->p.clients; i++) {
 		m = &e->member[i];
@@ -560,6 +575,8 @@ bool net_elastic_control(struct net_fabric *f, uint32_t from, const void *data, 
 		memcpy(&c, data, sizeof(c));
 		return told(f, from, &c);
 	}
+	if (net_later_control(f, data, bytes))
+		return true;
 	if (bytes != sizeof(q))
 		return false;
 	memcpy(&q, data, sizeof(q));

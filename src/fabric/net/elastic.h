@@ -22,7 +22,8 @@
  * answer clients that have their homes there.  What it made in their memory before it made as another (disown).  Who
  * has been replaced stays dead: its id is refused, should it come back from behind a cut link.  To who comes new it
  * is a server like any other, so it must not grant what the former one has granted: it is there for nobody until
- * `settle` is over, and no lock is granted for longer than that (caps.lease_max_ns).
+ * `settle` is over, and no lock is granted for longer than that (caps.lease_max_ns).  That the former one may live yet,
+ * with clients that reach it: later.c.
  *
  * Endpoints.  One of a client has its home at the node for which it is opened: that node's server draws its
  * number, and who sends it a message sends it there, whether there is a connection to the client or not.
@@ -114,6 +115,8 @@ struct net_elastic {
 	struct net_box **box;      /* [NET_CLIENTS_MAX], as net_core.clients */
 	uint32_t members, boxes;
 	uint64_t places; /* that there have been */
+	uint64_t born;   /* when it has begun: later.c */
+	bool replaced;   /* another has begun in its name since then, and it has stopped */
 	/* a client's */
 	uint8_t id[NET_ID];
 	bool shaped;               /* nodes, node_bytes and the bound are known */
@@ -122,6 +125,7 @@ struct net_elastic {
 	uint64_t said_ns;          /* when that was said */
 	uint8_t (*seen)[NET_ID];   /* [servers]: their ids; zeros: not known yet */
 	struct net_former *former; /* [servers] */
+	uint64_t *later;           /* [servers]: when the latest one known has begun; 0: none is */
 	uint32_t *turn;            /* [servers]: of our connections to them */
 	bool *up;                  /* [servers]: there is one */
 	bool *met;                 /* [servers]: there has been one */
@@ -162,7 +166,7 @@ int net_open_elastic(const struct vb_fabric_params *p, const void *options,
 		     const struct net_elastic_params *e, struct vb_fabric **out);
 
 /* What HELLO bears. */
-#define NET_CARD 88
+#define NET_CARD 104
 void net_elastic_card(const struct net_fabric *f, uint32_t host, uint8_t to[NET_CARD]);
 /* NULL: welcome; or why the connection ends (said). */
 const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void *card,
@@ -189,6 +193,24 @@ void net_elastic_free(struct net_fabric *f);
 bool net_elastic_control(struct net_fabric *f, uint32_t from, const void *data, size_t bytes);
 int net_elastic_home(struct net_fabric *f);
 uint64_t net_elastic_now(struct net_fabric *f, uint64_t now, uint64_t *error_ns);
+
+/* Another one is where the server was, and this process goes on with it. */
+void net_elastic_replaced(struct net_fabric *f, uint32_t host);
+
+/* ---- later.c ---- */
+
+/* The calendar: when a server begins that comes back empty. */
+uint64_t net_later_now(void);
+/* Its memory is there. */
+void net_later_begin(struct net_fabric *f);
+/* What is known of all servers goes to that host. */
+void net_later_tell(struct net_fabric *f, uint32_t host);
+/* False: it means nothing. */
+bool net_later_control(struct net_fabric *f, const void *data, size_t bytes);
+/* A server greets: NULL, or it is not the latest of its name. */
+const char *net_later_greeted(struct net_fabric *f, uint32_t server, uint64_t born);
+/* Of the name of this server so much is known: true, it has stopped. */
+bool net_later_heard_of_us(struct net_fabric *f, uint64_t born);
 
 /* ---- box.c: at a server ---- */
 

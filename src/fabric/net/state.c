@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "vb_config.h"
 
-#define MAGIC 0x3130455441545356ull /* "VSTATE01" */
+#define MAGIC 0x3230455441545356ull /* "VSTATE02" */
 #define PAGE  4096u
 #define BOOT  40
 #define NAME  320
@@ -31,7 +31,7 @@ struct net_state_head {
 	uint64_t node_bytes, bytes;
 	struct vb_clock clock;
 	uint8_t id[NET_ID];
-	uint64_t places;
+	uint64_t places, born;
 	uint32_t next_client;
 	uint32_t settled;
 	uint32_t holds;
@@ -39,7 +39,7 @@ struct net_state_head {
 _Static_assert(sizeof(struct net_state_head) <= PAGE, "it has a page");
 
 struct layout {
-	size_t seen, former, node, hold, member, box, ring, memory, bytes;
+	size_t seen, former, later, node, hold, member, box, ring, memory, bytes;
 };
 
 static size_t behind(size_t at, size_t bytes)
@@ -53,7 +53,8 @@ static struct layout lay_out(const struct net_fabric *f)
 	struct layout l = {.seen = PAGE};
 
 	l.former = behind(l.seen, (size_t)p->servers * NET_ID);
-	l.node = behind(l.former, p->servers * sizeof(struct net_former));
+	l.later = behind(l.former, p->servers * sizeof(struct net_former));
+	l.node = behind(l.later, p->servers * sizeof(uint64_t));
 	l.hold = behind(l.node, (f->local_nodes + 1) * sizeof(struct net_node));
 	l.member = behind(l.hold, NET_HOLDS_MAX * sizeof(struct net_hold));
 	l.box = behind(l.member, p->clients * sizeof(struct net_state_member));
@@ -302,8 +303,10 @@ static void adopt(struct net_fabric *f, struct net_state *s, const struct layout
 	s->ring = (struct vb_msg(*)[NET_RING])(s->map + l->ring);
 	free(e->seen);
 	free(e->former);
+	free(e->later);
 	e->seen = (uint8_t(*)[NET_ID])(s->map + l->seen);
 	e->former = (struct net_former *)(s->map + l->former);
+	e->later = (uint64_t *)(s->map + l->later);
 	f->core->node = (struct net_node *)(s->map + l->node);
 	for (uint32_t n = 0; n < f->local_nodes; n++)
 		net_region_mend(&f->core->node[n]);
@@ -314,9 +317,11 @@ static void adopt(struct net_fabric *f, struct net_state *s, const struct layout
 	if (s->resumed) {
 		memcpy(e->id, s->head->id, NET_ID);
 		e->places = s->head->places;
+		e->born = s->head->born;
 		f->core->next_client = s->head->next_client;
 	} else {
 		memcpy(s->head->id, e->id, NET_ID);
+		s->head->born = e->born;
 		s->head->next_client = f->core->next_client;
 	}
 }
@@ -375,6 +380,7 @@ void net_state_close(struct net_fabric *f)
 	if (s->member != NULL) {
 		f->elastic->seen = NULL;
 		f->elastic->former = NULL;
+		f->elastic->later = NULL;
 		f->core->node = NULL;
 		f->core->hold = NULL;
 		f->core->n_holds = f->core->holds_room = 0;

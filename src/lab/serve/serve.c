@@ -328,8 +328,11 @@ static int serve(struct serving *s, struct vb_json_out *out)
 		err = open_db(s, &s->dbs.db[i]);
 	if (err == 0 && !vb_interrupted)
 		err = be_ready(s, out);
-	while (err == 0 && !vb_interrupted)
+	while (err == 0 && !vb_interrupted) {
 		(void)vb_ep_sleep(s->ep, LOOK_NS);
+		if (vb_node_gone(s->fabric, (uint16_t)s->self))
+			err = vb_fail(-ESTALE, "another server has begun in this one's name");
+	}
 	vb_serve_notify("STOPPING=1");
 	for (unsigned i = s->dbs.n; i-- > 0;)
 		vb_serve_db_close(&s->dbs.db[i]);
