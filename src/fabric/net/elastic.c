@@ -108,20 +108,6 @@ void net_elastic_leave(struct net_fabric *f)
 		(void)f->t->control(f, h, &c, sizeof(c));
 }
 
-/* What the place has made stays, and is nobody's: to who has it next, nothing of it is fresh.  What it held is held
- * no more. */
-static void disown(struct net_fabric *f, uint32_t host)
-{
-	net_hold_drop(f, host);
-	for (uint32_t n = 0; n < f->local_nodes; n++) {
-		struct net_node *d = &f->core->node[n];
-
-		for (unsigned i = 0; i < d->used; i++)
-			if (d->region[i].maker == host)
-				d->region[i].maker = NET_NOBODY;
-	}
-}
-
 int net_elastic_resume(struct net_fabric *f)
 {
 	struct net_elastic *e = f->elastic;
@@ -130,14 +116,14 @@ int net_elastic_resume(struct net_fabric *f)
 	if (!net_state_resumed(f))
 		return 0;
 	/* It counts its questions anew, so that none of it is one that has been answered. */
-	disown(f, f->host);
+	net_later_disown(f, f->host);
 	net_hold_drop_strange(f);
 	for (uint32_t i = 0; i < e->p.clients; i++) {
 		const struct net_state_member *was = &e->state->member[i];
 		struct net_member *m = &e->member[i];
 
 		if (!was->used) {
-			disown(f, f->hosts + i);
+			net_later_disown(f, f->hosts + i);
 			continue;
 		}
 		/* As if the connection had been lost: boxes are of a turn before. */
@@ -225,20 +211,6 @@ static bool is_former(const struct net_former *former, const uint8_t id[NET_ID])
 	return false;
 }
 
-void net_elastic_replaced(struct net_fabric *f, uint32_t host)
-{
-	struct net_former *former = &f->elastic->former[host];
-
-	memcpy(former->id[former->n++ % NET_FORMER], f->elastic->seen[host], NET_ID);
-	disown(f, host);
-	if (!f->elastic->met[host])
-		return; /* nothing that it had was known here */
-	vb_warn("server %u has begun again, and lost what it had: this process goes on with it, "
-		"but reaches its nodes' memory no more",
-		net_elastic_number(f, host));
-	net_host_is_anew(f, host);
-}
-
 /* NULL: as it was, or this process goes on with it.  Otherwise it has begun again and our endpoints there are
  * nobody's, or has given us up, and others know us for dead; or another one is in its place. */
 static const char *changed(struct net_fabric *f, uint32_t host, const struct card *c)
@@ -256,7 +228,7 @@ static const char *changed(struct net_fabric *f, uint32_t host, const struct car
 	if (other && is_former(&e->former[host], c->id))
 		return "another one has begun in its place";
 	if (other && e->home[host].eps == 0)
-		net_elastic_replaced(f, host);
+		net_later_replaced(f, host);
 	else if (other)
 		why = "it has begun again, and lost what it had";
 	memcpy(e->seen[host], c->id, NET_ID);
@@ -461,7 +433,7 @@ static void bury(struct net_fabric *f, uint32_t host)
 	m->used = false;
 	net_state_member(f, host - f->hosts);
 	net_box_free_all(f, m);
-	disown(f, host);
+	net_later_disown(f, host);
 	f->elastic->members--;
 	f->t->host_gone(f, host);
 	vb_info("client %u is gone: its place is free again", net_elastic_number(f, host));

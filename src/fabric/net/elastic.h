@@ -19,11 +19,11 @@
  * what it had: to who has known it, its memory is gone for good, since no address says which of the two it is
  * in.  A client that has endpoints there opens the fabric anew (home.c).  All others go on with the new one as far
  * as no memory of it is needed: messages go to it, and it works on the others' memory, so that their lock servers
- * answer clients that have their homes there.  What it made in their memory before it made as another (disown).  Who
- * has been replaced stays dead: its id is refused, should it come back from behind a cut link.  To who comes new it
- * is a server like any other, so it must not grant what the former one has granted: it is there for nobody until
- * `settle` is over, and no lock is granted for longer than that (caps.lease_max_ns).  That the former one may live yet,
- * with clients that reach it: later.c.
+ * answer clients that have their homes there.  What it made in their memory before it made as another.  Who has been
+ * replaced stays dead: its id is refused, should it come back from behind a cut link.  To who comes new it is a server
+ * like any other, so it must not grant what the former one has granted: it is there for nobody until `settle` is over,
+ * and no lock is granted for longer than that (caps.lease_max_ns).  That the former one may live yet, with clients
+ * that reach it: later.c.
  *
  * Endpoints.  One of a client has its home at the node for which it is opened: that node's server draws its
  * number, and who sends it a message sends it there, whether there is a connection to the client or not.
@@ -194,13 +194,14 @@ bool net_elastic_control(struct net_fabric *f, uint32_t from, const void *data, 
 int net_elastic_home(struct net_fabric *f);
 uint64_t net_elastic_now(struct net_fabric *f, uint64_t now, uint64_t *error_ns);
 
-/* Another one is where the server was, and this process goes on with it. */
-void net_elastic_replaced(struct net_fabric *f, uint32_t host);
-
 /* ---- later.c ---- */
 
 /* The calendar: when a server begins that comes back empty. */
 uint64_t net_later_now(void);
+/* What the host has made stays, and is nobody's. */
+void net_later_disown(struct net_fabric *f, uint32_t host);
+/* Another one is where the server was, and this process goes on with it. */
+void net_later_replaced(struct net_fabric *f, uint32_t host);
 /* Its memory is there. */
 void net_later_begin(struct net_fabric *f);
 /* What is known of all servers goes to that host. */

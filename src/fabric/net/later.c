@@ -60,6 +60,36 @@ void net_later_begin(struct net_fabric *f)
 		memcpy(f->memory + n * f->f.node_bytes + VB_BORN_AT, &e->born, sizeof(e->born));
 }
 
+/* ---- what becomes of the earlier one ---- */
+
+/* What the place has made stays, and is nobody's: to who has it next, nothing of it is fresh.  What it held is held
+ * no more. */
+void net_later_disown(struct net_fabric *f, uint32_t host)
+{
+	net_hold_drop(f, host);
+	for (uint32_t n = 0; n < f->local_nodes; n++) {
+		struct net_node *d = &f->core->node[n];
+
+		for (unsigned i = 0; i < d->used; i++)
+			if (d->region[i].maker == host)
+				d->region[i].maker = NET_NOBODY;
+	}
+}
+
+void net_later_replaced(struct net_fabric *f, uint32_t host)
+{
+	struct net_former *former = &f->elastic->former[host];
+
+	memcpy(former->id[former->n++ % NET_FORMER], f->elastic->seen[host], NET_ID);
+	net_later_disown(f, host);
+	if (!f->elastic->met[host])
+		return; /* nothing that it had was known here */
+	vb_warn("server %u has begun again, and lost what it had: this process goes on with it, "
+		"but reaches its nodes' memory no more",
+		net_elastic_number(f, host));
+	net_host_is_anew(f, host);
+}
+
 /* ---- telling ---- */
 
 void net_later_tell(struct net_fabric *f, uint32_t host)
@@ -139,7 +169,7 @@ static void heard(struct net_fabric *f, uint32_t server, uint64_t born)
 	if (e->home[server].eps != 0) {
 		net_home_gone(f, server, "another one has begun in its place");
 	} else {
-		net_elastic_replaced(f, server);
+		net_later_replaced(f, server);
 		memset(e->seen[server], 0, NET_ID);
 	}
 }
