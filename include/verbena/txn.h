@@ -187,8 +187,8 @@ uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
  *   -EINVAL      unknown protocol, a hybrid code that is none of its, a number out of range, or
  *                another database than the one that exists
  *   -EOPNOTSUPP  the fabric lacks a verb that the protocol needs, which the log names; `copies` are asked
- *                for, and the protocol's logs have none; or to a client of an elastic cluster: "maat" or
- *                "calvin", which keep more in the coordinator's memory than a log
+ *                for, and the protocol's logs have none; or to a client of an elastic cluster: "calvin" in
+ *                both cases, which keeps more in the coordinator's memory than a log
  *   -ENOENT      to such a client: a server has not made it
  *   -ESTALE      of an elastic cluster: a server that has a part of it has come back empty, or with another
  *                state.  The log names it

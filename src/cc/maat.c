@@ -83,10 +83,11 @@ struct interval {
 	uint64_t old; /* of its upper, when it was asked to be frozen */
 };
 
-/* A coordinator's, of the upper word of one of its places.  Behind a commit its bound is taken away, which is asked
+/* A coordinator's, of the words of one of its places.  Behind a commit its bound is taken away, which is asked
  * for and not waited for: leaves, and old is what the CAS finds. */
 struct known {
 	uint64_t upper; /* what it was last */
+	uint64_t lower; /* on its way there, where the place is far */
 	uint64_t old;
 	bool leaves;
 };
@@ -241,7 +242,7 @@ static int set_upper(struct vb_txn *t, uint64_t to)
 	return vb_txn_doom(t, VB_TXN_FABRIC, err);
 }
 
-/* Of the own place, which is near: only the CPU writes the hint. */
+/* Of the own place, which is near. */
 static struct vb_place_head *own_head(const struct vb_txn *t)
 {
 	const struct vb_db *db = t->me->db;
@@ -250,10 +251,28 @@ static struct vb_place_head *own_head(const struct vb_txn *t)
 			sizeof(struct vb_place_head));
 }
 
-/* As it was a moment ago. */
+/* As it was a moment ago; or, where the place is far (txn/adopt.c), when it was heard of last. */
 static uint64_t upper_now(const struct vb_txn *t)
 {
+	if (t->me->far)
+		return known_of(t)->upper;
 	return __atomic_load_n(&own_head(t)->upper, __ATOMIC_RELAXED);
+}
+
+/* The hint, which only its owner writes.  To a place that is far it goes with what is posted next. */
+static void put_lower(struct vb_txn *t, uint64_t lower)
+{
+	struct vb_lane *lane = vb_txn_lane(t->me);
+	struct known *k = known_of(t);
+
+	if (!t->me->far) {
+		__atomic_store_n(&own_head(t)->lower, lower, __ATOMIC_RELEASE);
+		return;
+	}
+	k->lower = lower;
+	vb_acc_write(&lane->acc, VB_WRITE_TM,
+		     vb_db_place(t->me->db, lane->place) + offsetof(struct vb_place_head, lower),
+		     &k->lower, sizeof(k->lower));
 }
 
 /* What the last commit of the place has asked for has been answered, or else may still land. */
@@ -285,13 +304,13 @@ static int open_interval(struct vb_txn *t)
 	if (i->open)
 		return 0;
 	hear_of_the_last(t);
-	if (known_of(t)->upper == MAAT_NO_BOUND && upper_now(t) == MAAT_NO_BOUND)
+	if (!t->me->far && known_of(t)->upper == MAAT_NO_BOUND && upper_now(t) == MAAT_NO_BOUND)
 		err = 0;
 	while (err == 1)
 		err = set_upper(t, MAAT_NO_BOUND);
 	if (err != 0)
 		return err;
-	__atomic_store_n(&own_head(t)->lower, 0, __ATOMIC_RELEASE);
+	put_lower(t, 0);
 	i->open = true;
 	return 0;
 }
@@ -310,7 +329,7 @@ static int read_items(struct vb_txn *t, struct vb_item **items, unsigned n)
 		err = vb_txn_stage(t, READ, items, n);
 	if (err != 0)
 		return err;
-	__atomic_store_n(&own_head(t)->lower, t->commit_ts, __ATOMIC_RELEASE);
+	put_lower(t, t->commit_ts);
 	if (maat_time(upper_now(t)) >= t->commit_ts)
 		return 0;
 	VB_SOMETIMES(50, "maat: an interval is empty at a read");
@@ -447,7 +466,7 @@ static const struct vb_cc_word words[] = {
 		[RELEASE] = {.name = "release", .run = release_stage},                             \
 	}
 
-#define CAPS (VB_CC_LOGICAL | VB_CC_STATUS | VB_CC_IN_ORDER | VB_CC_AT_HOME)
+#define CAPS (VB_CC_LOGICAL | VB_CC_STATUS | VB_CC_IN_ORDER)
 
 #define OPS(table)                                                                                 \
 	.meta_bytes = MAAT_META, .words = words, .n_words = VB_ARRAY_SIZE(words),                  \

@@ -65,20 +65,38 @@ static bool judge_lock(struct vb_stage *s, struct vb_item *it, const struct word
 	return true;
 }
 
-/* Each is asked once, however much of it he has read.  What is no place is no word of ours. */
-static void note_readers(struct vb_stage *s, struct locking *k, const struct words *w)
+/*
+ * Each is asked once, however much of it he has read.  What is no place is no word of ours.
+ *
+ * False: one cannot be asked, for its words are gone with their node, and there are copies, which tell recovery
+ * whether it has committed: it has published before, or never will.  That it is to be asked for is said of one mark
+ * at a time, and of another in the next try.
+ */
+static bool note_readers(struct vb_stage *s, struct locking *k, struct vb_item *it,
+			 const struct words *w)
 {
-	for (unsigned i = 0; i < MAAT_SLOTS; i++) {
+	const unsigned first = (unsigned)(vb_ts_clock(s->ts) % MAAT_SLOTS);
+
+	for (unsigned n = 0; n < MAAT_SLOTS; n++) {
+		const unsigned i = (first + n) % MAAT_SLOTS;
 		unsigned j = 0;
 
 		if (w->mark[i] == 0 || w->mark[i] == s->ts ||
 		    !vb_stage_has_place(s, vb_ts_place(w->mark[i])))
 			continue;
+		if (vb_stage_place_gone(s, vb_ts_place(w->mark[i]))) {
+			VB_SOMETIMES(500, "maat: who has left a mark is gone with its node");
+			it->status = VB_TXN_LOCKED;
+			it->seen = w->mark[i];
+			it->seen_slot = (uint8_t)(MAAT_FIRST_SLOT + i);
+			return false;
+		}
 		while (j < k->readers && k->reader[j].ts != w->mark[i])
 			j++;
 		if (j == k->readers)
 			k->reader[k->readers++] = (struct reader){.ts = w->mark[i]};
 	}
+	return true;
 }
 
 static void look_at_rts(struct vb_stage *s, struct vb_item **items, unsigned n)
@@ -120,12 +138,19 @@ static uint64_t below(const struct vb_stage *s, uint64_t upper)
 	return upper & MAAT_FROZEN || upper < most ? upper : most;
 }
 
+/* With copies, one that its status word gives up may happen yet, and not have published. */
+static bool may_commit(const struct vb_stage *s, const struct reader *r)
+{
+	return r->status == (r->ts | VB_TS_RUNNING) ||
+	       (s->db->copies != 0 && r->status == vb_ts_name(r->ts));
+}
+
 /* Is it certain that it commits before us, or not at all?  *gone: it has ended, and rts says when it committed. */
 static bool is_settled(struct vb_stage *s, struct reader *r, bool *gone)
 {
 	const uint64_t was = r->bounds.upper;
 
-	if (r->status != (r->ts | VB_TS_RUNNING)) {
+	if (!may_commit(s, r)) {
 		VB_SOMETIMES(100, "maat: who has left a mark has ended");
 		r->gone = *gone = true;
 		return true;
@@ -232,10 +257,8 @@ static bool lock_items(struct vb_stage *s, struct vb_item **items, unsigned n, s
 		ask_lock(s, items[i], &k->w[i]);
 	if (!vb_stage_go(s, items, n))
 		return false;
-	for (unsigned i = 0; i < n; i++) {
-		all &= judge_lock(s, items[i], &k->w[i]);
-		note_readers(s, k, &k->w[i]);
-	}
+	for (unsigned i = 0; i < n; i++)
+		all &= judge_lock(s, items[i], &k->w[i]) && note_readers(s, k, items[i], &k->w[i]);
 	return all;
 }
 

@@ -133,8 +133,13 @@ void to_cascade_release(struct vb_stage *s, struct vb_item **items, unsigned n)
 
 static void ask(struct vb_stage *s, struct vb_item *it, struct to_cascade_look *l)
 {
-	vb_acc_read(s->acc, VB_READ_TM, vb_stage_status_addr(s, vb_ts_place(it->lease)), &l->status,
-		    8);
+	const uint32_t place = vb_ts_place(it->lease);
+
+	/* One that is gone with its node, and has copies, says as much as one that names another: the record tells, when
+	 * it is recovered. */
+	l->status = 0;
+	if (!vb_stage_place_gone(s, place))
+		vb_acc_read(s->acc, VB_READ_TM, vb_stage_status_addr(s, place), &l->status, 8);
 	if (vb_stage_pair_whole(s)) {
 		vb_acc_read(s->acc, VB_READ_DI, lock_word(it), &l->now, sizeof(l->now));
 		return;

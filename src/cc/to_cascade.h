@@ -53,9 +53,9 @@ int to_cascade_decide(struct vb_txn *t);
 	}
 
 #define TO_CASCADE_OPS(table)                                                                      \
-	.caps = VB_CC_WAITS_OLDER | VB_CC_INSTALLS | VB_CC_STATUS | VB_CC_AT_HOME,                 \
-	.meta_bytes = TO_META, .words = to_words, .n_words = VB_ARRAY_SIZE(to_words),              \
-	.stages = table, .n_stages = TO_CASCADE_STAGES, .commit = TO_CASCADE_RELEASE,              \
+	.caps = VB_CC_WAITS_OLDER | VB_CC_INSTALLS | VB_CC_STATUS, .meta_bytes = TO_META,          \
+	.words = to_words, .n_words = VB_ARRAY_SIZE(to_words), .stages = table,                    \
+	.n_stages = TO_CASCADE_STAGES, .commit = TO_CASCADE_RELEASE,                               \
 	.release = TO_CASCADE_RELEASE, .install = TO_CASCADE_INSTALL, .undo = TO_CASCADE_UNDO,     \
 	.read = to_read, .write = to_write, .prepare = to_prepare, .unlocked = to_unlocked,        \
 	.locked = to_locked, .whose = vb_ts_named

@@ -147,12 +147,13 @@ static bool is_copied(const struct vb_txn *t)
 	return false;
 }
 
-/* 0, -EAGAIN or the error that leaves it unknown. */
-static int copy_log(struct vb_txn *t, struct vb_lane *lane)
+/* 0, -EAGAIN, or the fabric's error: some of the copies may say so. */
+static int tell_copies(struct vb_txn *t, struct vb_lane *lane,
+		       int (*tell)(struct vb_coordinator *, struct vb_lane *, uint64_t))
 {
 	struct vb_coordinator *me = t->me;
 	uint64_t begin = me->db->timing ? vb_ep_now_early(me->ep) : 0;
-	int err = vb_copies_log(me, lane, t->ts);
+	int err = tell(me, lane, t->ts);
 
 	note_time(me, VB_TIMED_LOG, begin);
 	if (vb_likely(err == 0))
@@ -164,6 +165,24 @@ static int copy_log(struct vb_txn *t, struct vb_lane *lane)
 	if (err == 1)
 		return vb_txn_doom(
 			t, vb_lane_log_over(me, lane) ? VB_TXN_TIMEOUT : VB_TXN_RECOVERED, 0);
+	return err;
+}
+
+int vb_txn_copy_undo(struct vb_txn *t, struct vb_lane *lane)
+{
+	int err = t->me->db->copies != 0 ? tell_copies(t, lane, vb_copies_log) : 0;
+
+	return err == 0 || err == -EAGAIN ? err : vb_txn_doom(t, VB_TXN_FABRIC, err);
+}
+
+/* 0, -EAGAIN or the error that leaves it unknown. */
+static int copy_log(struct vb_txn *t, struct vb_lane *lane)
+{
+	const bool twice = vb_cc_installs(t->me->db->cc);
+	int err = tell_copies(t, lane, twice ? vb_copies_decide : vb_copies_log);
+
+	if (err == 0 || err == -EAGAIN)
+		return err;
 	lane->unknown = true;
 	return -VB_EUNKNOWN;
 }

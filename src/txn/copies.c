@@ -48,6 +48,18 @@
  * sealed as final it has happened after all.  So does the coordinator whose commit point fails behind its copies.
  * A home that has gone since it said so is no reason to believe it: its place is sealed, as if it had said nothing.
  *
+ * Where writes are in place before it is decided (VB_CC_INSTALLS) the log undoes them, and the commit goes to the
+ * copies twice: before the first install, as above, and before the commit point
+ *
+ *	to each copy, one doorbell    CAS logged -> final, unsealed
+ *
+ * Who seals then asks for `final` where he else asks for `logged`: what is logged has not happened, and is undone from
+ * the copy.  The same goes for which are sealed first.  Those who finish something for others (vb_ts_mends) have
+ * nothing in place before it is decided, and log as all do.  A transaction that ends undoes what it has installed by
+ * WRITEs for which only the time is a fence (txn/install.c): so before that it withdraws its name from the copies, and
+ * who seals later comes later.  If one is sealed already it leaves the lock words to who takes them first, as others
+ * do.
+ *
  * What is written: no more than one log for each place, in an area as large.  A place is named anew when all that
  * its last transaction wrote is in place (vb_lane_settle); the next log takes the room of the last.  A verb to a
  * copy whose answer was lost is waited out before.
@@ -86,6 +98,12 @@ static uint64_t word_of(uint64_t ts, uint64_t state)
 static enum copy_state state_of(uint64_t word)
 {
 	return word & COPY_STATE;
+}
+
+/* Whose name is in no lock word before it has committed. */
+static bool is_mender(uint32_t place)
+{
+	return vb_ts_mends(vb_ts_make(0, place));
 }
 
 static uint16_t home_of(const struct vb_db *db, uint32_t place)
@@ -177,11 +195,18 @@ static unsigned counted(const struct vb_db *db, const struct look *l, uint64_t *
 	return there & count;
 }
 
+/* Does what is logged wait for a second word? */
+static bool is_twice(const struct vb_db *db, uint32_t place)
+{
+	return vb_cc_installs(db->cc) && !is_mender(place);
+}
+
 /* What all of them are to say.  name: the one that is to be withdrawn; SEAL: the place is to be sealed. */
-static uint64_t verdict(const struct vb_db *db, const struct look *l, uint64_t name)
+static uint64_t verdict(const struct vb_db *db, uint32_t place, const struct look *l, uint64_t name)
 {
 	uint64_t top = 0, sealed = 0;
 	const unsigned count = counted(db, l, &top);
+	const enum copy_state told = is_twice(db, place) ? COPY_FINAL : COPY_LOGGED;
 	bool all = count != 0, never = false;
 
 	for (unsigned i = 0; i < db->copies; i++) {
@@ -192,7 +217,7 @@ static uint64_t verdict(const struct vb_db *db, const struct look *l, uint64_t n
 			continue;
 		if (sealed == 0 && word & COPY_SEALED)
 			sealed = word;
-		all &= latest && state_of(word) == COPY_LOGGED;
+		all &= latest && state_of(word) == told;
 		never |= latest ? state_of(word) == COPY_WITHDRAWN : (word & COPY_SEALED) != 0;
 	}
 	if (sealed != 0 && !(never && clock_in(sealed) == top))
@@ -218,12 +243,13 @@ static int set_one(struct vb_coordinator *me, uint32_t place, unsigned i, uint64
 
 static int set_all(struct vb_coordinator *me, uint32_t place, const struct look *l, uint64_t want)
 {
-	const bool withdrawn = state_of(want) == COPY_WITHDRAWN;
+	const bool withdrawn = state_of(want) == COPY_WITHDRAWN, twice = is_twice(me->db, place);
 	int err = 0;
 
 	for (unsigned pass = 0; pass < 2; pass++)
 		for (unsigned i = 0; i < me->db->copies && err == 0; i++) {
-			bool older = clock_in(l->word[i]) < clock_in(want);
+			bool older = clock_in(l->word[i]) < clock_in(want) ||
+				     (twice && state_of(l->word[i]) == COPY_LOGGED);
 			/* A coordinator that goes on has done with the name. */
 			bool over = !(want & COPY_SEALED) && clock_in(l->word[i]) > clock_in(want);
 
@@ -245,7 +271,7 @@ static int agree(struct vb_coordinator *me, uint32_t place, uint64_t name, uint6
 		if (err == 0 && l.n_there == 0)
 			return -VB_EPEERGONE;
 		if (err == 0) {
-			*out = verdict(me->db, &l, name);
+			*out = verdict(me->db, place, &l, name);
 			err = set_all(me, place, &l, *out);
 		}
 		if (err == 0)
@@ -309,7 +335,7 @@ int vb_copies_seal(struct vb_coordinator *me, uint32_t place, uint64_t *status)
 struct sending {
 	struct vb_coordinator *me;
 	struct vb_lane *lane;
-	uint64_t logged;
+	uint64_t logged; /* or final */
 	unsigned char *from;
 	uint32_t bytes;
 	bool has[VB_COPIES_MAX];
@@ -505,11 +531,12 @@ static bool is_before(const struct vb_db *db, const struct vb_lane *lane, uint64
 }
 
 /* Those that are not gone count. */
-static uint64_t logged(const struct vb_db *db, const struct vb_lane *lane, uint64_t ts)
+static uint64_t counting(const struct vb_db *db, const struct vb_lane *lane, uint64_t ts,
+			 enum copy_state state)
 {
 	const uint64_t all = (1ull << db->copies) - 1;
 
-	return word_of(ts, COPY_LOGGED) | (all & ~(uint64_t)lane->copies_gone) << COPY_SHIFT;
+	return word_of(ts, state) | (all & ~(uint64_t)lane->copies_gone) << COPY_SHIFT;
 }
 
 static int send(struct sending *s, uint64_t ts)
@@ -530,7 +557,7 @@ static int send(struct sending *s, uint64_t ts)
 		}
 		if (s->fewer) {
 			VB_SOMETIMES(1000, "copies: one is gone, and the others have it once more");
-			s->logged = logged(me->db, s->lane, ts);
+			s->logged = counting(me->db, s->lane, ts, state_of(s->logged));
 			memset(s->has, 0, sizeof(s->has));
 			continue;
 		}
@@ -541,22 +568,17 @@ static int send(struct sending *s, uint64_t ts)
 	}
 }
 
-int vb_copies_log(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts)
+static int send_all(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts,
+		    enum copy_state state, uint32_t bytes)
 {
-	const struct vb_db *db = me->db;
-	struct vb_place_head *head = lane->head;
 	struct sending s;
-	int err = lane->copies_known ? 0 : learn(me, lane);
+	int err;
 
-	if (err < 0)
-		return err;
-	if (err == 1 || !is_before(db, lane, ts))
-		return find_out(me, lane, ts);
 	s.me = me;
 	s.lane = lane;
-	s.logged = logged(db, lane, ts);
-	s.from = (unsigned char *)head + COPY_FROM;
-	s.bytes = (uint32_t)(sizeof(*head) - COPY_FROM + head->log_bytes);
+	s.logged = counting(me->db, lane, ts, state);
+	s.from = (unsigned char *)lane->head + COPY_FROM;
+	s.bytes = bytes;
 	memset(s.has, 0, sizeof(s.has));
 	s.refused = false;
 	s.err = -VB_EUNKNOWN;
@@ -565,6 +587,29 @@ int vb_copies_log(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts)
 	if (err < 0)
 		lane->copies_known = false;
 	return err;
+}
+
+int vb_copies_log(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts)
+{
+	const struct vb_place_head *head = lane->head;
+	int err = lane->copies_known ? 0 : learn(me, lane);
+
+	if (err < 0)
+		return err;
+	if (err == 1 || !is_before(me->db, lane, ts))
+		return find_out(me, lane, ts);
+	return send_all(me, lane, ts, COPY_LOGGED,
+			(uint32_t)(sizeof(*head) - COPY_FROM + head->log_bytes));
+}
+
+int vb_copies_decide(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts)
+{
+	return send_all(me, lane, ts, COPY_FINAL, 0);
+}
+
+bool vb_copies_give_up(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts)
+{
+	return find_out(me, lane, ts) == 1 && !me->fenced;
 }
 
 int vb_copies_undo(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts)

@@ -36,8 +36,8 @@ struct vb_copy_call {
 	bool open, over;
 };
 
-/* To n of them, each another's: all of `bytes` from `from`, and then the word; or the word alone, where it is
- * `logged` already but for those that count. */
+/* To n of them, each another's: all of `bytes` from `from`, and then the word; or the word alone, where there are none,
+ * or it is `logged` already but for those that count. */
 void vb_copies_call(struct vb_coordinator *me, uint32_t place, uint64_t logged,
 		    const unsigned char *from, uint32_t bytes, struct vb_copy_call *call,
 		    unsigned n);

@@ -84,7 +84,7 @@ static void round_of_calls(struct vb_coordinator *me, uint32_t place, uint64_t l
 
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_copy_call *c = &call[i];
-		const bool whole = !vb_copy_same(c->was, logged);
+		const bool whole = bytes > 0 && !vb_copy_same(c->was, logged);
 		const struct wire_log w = {
 			.was = c->was,
 			.logged = logged,
@@ -117,19 +117,29 @@ void vb_copies_call(struct vb_coordinator *me, uint32_t place, uint64_t logged,
 		    unsigned n)
 {
 	const uint32_t room = (me->db->call_bytes - (uint32_t)sizeof(struct wire_log)) & ~7u;
+	uint32_t at = 0;
 
 	for (unsigned i = 0; i < n; i++) {
 		call[i].err = 0;
 		call[i].over = false;
 		call[i].node = vb_addr_node(vb_copy_at(me->db, place, call[i].copy));
 	}
-	for (uint32_t at = 0; at < bytes; at += room) {
+	do {
 		round_of_calls(me, place, logged, from, at, bytes - at < room ? bytes - at : room,
 			       bytes, call, n);
-	}
+		at += room;
+	} while (at < bytes);
 }
 
 /* ---- the server ---- */
+
+static bool may_say(const struct vb_db *db, const struct wire_log *w)
+{
+	const uint64_t state = w->logged & COPY_STATE;
+
+	return state == COPY_LOGGED ||
+	       (state == COPY_FINAL && w->of == 0 && vb_cc_installs(db->cc));
+}
 
 /* Is it what that coordinator may ask of this node? */
 static bool sound(const struct vb_db *db, uint16_t node, const struct vb_wire_call *c,
@@ -139,9 +149,9 @@ static bool sound(const struct vb_db *db, uint16_t node, const struct vb_wire_ca
 
 	return w->place / VB_PLACES_EACH == c->from_node * db->coordinators + c->coordinator &&
 	       w->copy < db->copies && vb_addr_node(vb_copy_at(db, w->place, w->copy)) == node &&
-	       (w->logged & COPY_STATE) == COPY_LOGGED && !(w->logged & COPY_SEALED) &&
-	       !(w->was & COPY_SEALED) && w->at % 8 == 0 && w->at <= w->of &&
-	       bytes <= w->of - w->at && w->of <= vb_db_place_bytes(db, w->place) - COPY_FROM;
+	       may_say(db, w) && !(w->logged & COPY_SEALED) && !(w->was & COPY_SEALED) &&
+	       w->at % 8 == 0 && w->at <= w->of && bytes <= w->of - w->at &&
+	       w->of <= vb_db_place_bytes(db, w->place) - COPY_FROM;
 }
 
 /* *old: as in struct vb_copy_call, behind the last piece. */

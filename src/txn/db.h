@@ -594,6 +594,8 @@ uint32_t vb_wire_bytes(const struct vb_table *t, const struct vb_stage_ops *stag
 /* May every item be committed as it stands?  0 or -EAGAIN: no, and the log says why. */
 int vb_txn_inspect(struct vb_txn *t);
 void vb_txn_write_log(struct vb_txn *t, struct vb_lane *lane);
+/* Of VB_CC_INSTALLS: what undoes it is with every copy.  0, or -EAGAIN: the transaction must end. */
+int vb_txn_copy_undo(struct vb_txn *t, struct vb_lane *lane);
 void vb_txn_write_back(struct vb_txn *t);
 /* What was written, and was not held any more when it was let go. */
 void vb_txn_count_lost(struct vb_coordinator *me, const struct vb_item *items, unsigned n);
@@ -612,6 +614,11 @@ void vb_copies_settle(struct vb_coordinator *me, struct vb_lane *lane);
 /* The log that stands in the lane's place, by that name, is with every copy: 0, and the status word has the last say;
  * 1: others have decided that it never happens; or the error for which nobody knows yet. */
 int vb_copies_log(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts);
+/* Of VB_CC_INSTALLS, behind that: all of it is in place, and every copy says that it has happened.  As above. */
+int vb_copies_decide(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts);
+/* It ends, and has been logged but no more: true if from now on nobody has it happen, and nobody had begun to undo
+ * it. */
+bool vb_copies_give_up(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts);
 /* The status word has said no to what the copies have, perhaps: 0: it has happened all the same, as lane->status says
  * then; 1; an error. */
 int vb_copies_undo(struct vb_coordinator *me, struct vb_lane *lane, uint64_t ts);

@@ -2,7 +2,7 @@
 /*
  * Writes that are in place before it is decided whether they happen (VB_CC_INSTALLS), and what undoes them:
  *
- *	log           what each tuple is before, into the place's log
+ *	log           what each tuple is before, into the place's log, and its copies
  *	install       version and record of each tuple are written; its lock word stays the transaction's
  *	commit point  as in txn/commit.c, or what the protocol's `decide` makes of it
  *	committed     the lock words are let go
@@ -96,7 +96,9 @@ int vb_txn_install(struct vb_txn *t)
 	err = vb_lane_log_now(t->me, lane);
 	if (err != 0)
 		return vb_txn_doom(t, VB_TXN_FABRIC, err);
-	err = fence(t, lane);
+	err = vb_txn_copy_undo(t, lane);
+	if (err == 0)
+		err = fence(t, lane);
 	if (err != 0)
 		return err;
 	t->installed = VB_TXN_PERHAPS_INSTALLED;
@@ -171,7 +173,8 @@ void vb_txn_undo(struct vb_txn *t, struct vb_lane *lane, uint64_t since_ns)
 		vb_txn_wait_out(t->me, db->fabric->caps.verb_bound_ns);
 	if (!db->recovery)
 		done = undo_all(t, lane, 0);
-	else if (t->installed == VB_TXN_INSTALLED && since_ns != 0)
+	else if (t->installed == VB_TXN_INSTALLED && since_ns != 0 &&
+		 (db->copies == 0 || vb_copies_give_up(t->me, lane, t->ts)))
 		done = undo_all(t, lane, since_ns + db->lease_ns);
 	t->error = error;
 	for (unsigned i = 0; i < t->n; i++)

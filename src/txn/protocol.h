@@ -251,8 +251,8 @@ enum vb_cc_caps {
 	VB_CC_SEQUENCED = 1 << 16,
 	/* Of VB_CC_LOGICAL: there is a last time, of which sundial's words tell. */
 	VB_CC_TIME_ENDS = 1 << 17,
-	/* What others must know of a transaction stands in its node's memory beside status word and log, or is in
-	 * place before it is decided: its logs have no copies. */
+	/* What others must know of a transaction stands in its node's memory beside status word and log: these have no
+	 * copies, and are not another process's. */
 	VB_CC_AT_HOME = 1 << 18,
 };
 
@@ -346,7 +346,7 @@ static inline bool vb_cc_installs(const struct vb_cc_ops *cc)
 	return cc->caps & VB_CC_INSTALLS;
 }
 
-/* Whether it is committed, its status word says and no word beside: then copies of its log can, too (txn/copies.c). */
+/* Whether it is committed, its status word says: then copies of its log can, too (txn/copies.c). */
 static inline bool vb_cc_copies(const struct vb_cc_ops *cc)
 {
 	return !(cc->caps & VB_CC_AT_HOME);
@@ -356,7 +356,7 @@ static inline bool vb_cc_copies(const struct vb_cc_ops *cc)
  * alone. */
 static inline bool vb_cc_far(const struct vb_cc_ops *cc)
 {
-	return vb_cc_copies(cc) || vb_cc_installs(cc);
+	return !(cc->caps & VB_CC_AT_HOME);
 }
 
 static inline bool vb_cc_sequenced(const struct vb_cc_ops *cc)

@@ -38,8 +38,10 @@ is_json 'switches: are in the JSON' '.runs[0] | .doorbell == false and .outstand
 run bench txn --cc silo --fabric sim --nodes 4 --copies 2 --threads 1 --coroutines 1 --check --duration 1ms --json "$json"
 is_json 'copies of the log: a stage of less than two commit stages' '.runs[0] | .copies == 2 and .check.strict and
 	(.stages | map(select(.name == "log" or .name == "commit")) | length == 2 and (map(.mean_us) | max / min) < 2)'
-run bench txn --cc maat --fabric sim --nodes 4 --copies 2 --duration 1ms
-is 'copies of the log: not under maat' [ "$status" = 2 ]
+run bench txn --cc maat,to-cascade --hybrid both --fabric sim --nodes 4 --copies 2 --check --duration 1ms --json "$json"
+is_json 'copies of the log: of intervals, and of what undoes' '.runs | length == 4 and all(.copies == 2 and .check.serializable)'
+run bench txn --cc calvin --fabric sim --nodes 4 --copies 2 --duration 1ms
+is 'copies of the log: not under calvin' [ "$status" = 2 ]
 run bench txn --cc silo --hybrid all --fabric sim --nodes 2 --records 100 --duration 200us --json "$json"
 is_json 'every hybrid code' '([.runs[].hybrid] | unique | length) == 32'
 # RCBench, figure 23: a name for one code.  Its reads make no calls, the rest does.

@@ -30,7 +30,7 @@
 #define PATIENCE_NS (60000 * MS)
 #define BOUND_MS    100u
 
-enum when { BEFORE_LOG, BEFORE_WRITES };
+enum when { BEFORE_LOG, BEHIND_INSTALL, BEFORE_WRITES };
 
 /* What the processes tell each other. */
 struct board {
@@ -75,7 +75,8 @@ static uint64_t key_of(unsigned i)
 	return (uint64_t)(1 + i) << 48 | 1;
 }
 
-/* The protocol, for the one that dies: instead of its commit stage. */
+/* The protocol, for the one that dies: instead of its commit stage, or behind its install stage. */
+static const struct vb_cc_ops *whole;
 static struct vb_cc_ops mute;
 static struct vb_stage_ops stages[VB_STAGES_MAX];
 
@@ -87,6 +88,12 @@ static void dies(struct vb_stage *s, struct vb_item **items, unsigned n)
 	raise(SIGKILL);
 }
 
+static void installs_and_dies(struct vb_stage *s, struct vb_item **items, unsigned n)
+{
+	whole->stages[whole->install].run(s, items, n);
+	raise(SIGKILL);
+}
+
 static void on_prepared(void *ctx, const struct vb_txn *t)
 {
 	struct host *h = ctx;
@@ -94,9 +101,13 @@ static void on_prepared(void *ctx, const struct vb_txn *t)
 
 	if (h->when == BEFORE_LOG)
 		raise(SIGKILL);
-	mute = *db->cc;
+	whole = db->cc;
+	mute = *whole;
 	memcpy(stages, mute.stages, mute.n_stages * sizeof(stages[0]));
-	stages[mute.commit].run = dies;
+	if (h->when == BEHIND_INSTALL)
+		stages[mute.install].run = installs_and_dies;
+	else
+		stages[mute.commit].run = dies;
 	mute.stages = stages;
 	db->cc = &mute;
 }
@@ -271,7 +282,7 @@ static struct board play(const char *cc, enum when when, uint32_t copies)
 /* One of the two after the other. */
 static void finished(const char *cc, enum when when)
 {
-	const uint64_t was = when == BEFORE_LOG ? 1 : 7;
+	const uint64_t was = when == BEFORE_WRITES ? 7 : 1;
 	struct board seen = play(cc, when, 2);
 	unsigned first = seen.value[1][0] < seen.value[2][0] ? 1 : 2;
 
@@ -289,6 +300,8 @@ static void rolled_forward(void **state)
 	(void)state;
 	finished("silo", BEFORE_WRITES);
 	finished("no-wait", BEFORE_WRITES);
+	finished("maat", BEFORE_WRITES);
+	finished("to-cascade", BEFORE_WRITES);
 }
 
 static void rolled_back(void **state)
@@ -296,6 +309,8 @@ static void rolled_back(void **state)
 	(void)state;
 	finished("silo", BEFORE_LOG);
 	finished("wound-wait-sx", BEFORE_LOG);
+	finished("maat", BEFORE_LOG);
+	finished("to-cascade", BEHIND_INSTALL);
 }
 
 static void stays_without_copies(void **state)

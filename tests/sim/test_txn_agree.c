@@ -63,7 +63,7 @@ static void begin_at(struct one *one)
 	must(vb_ep_sleep(one->me->ep, one->at_ns));
 }
 
-/* As a commit: its log, its status word, and what it makes of a no. */
+/* As a commit: its log, its second word, its status word, and what it makes of a no. */
 static void commits(void *arg)
 {
 	struct one *one = arg;
@@ -73,6 +73,8 @@ static void commits(void *arg)
 
 	begin_at(one);
 	err = vb_copies_log(me, lane, one->w->ts);
+	if (err == 0 && vb_cc_installs(one->w->db->cc))
+		err = vb_copies_decide(me, lane, one->w->ts);
 	if (err == 0)
 		err = vb_lane_status(me, lane, one->w->ts | VB_TS_COMMITTED);
 	if (err == 1)
@@ -125,14 +127,14 @@ static uint16_t node_of(unsigned other)
 	return (uint16_t)(other < OTHERS ? 1 + COPIES + other : other - OTHERS);
 }
 
-static void open_world(struct world *w, uint64_t seed)
+static void open_world(struct world *w, const char *cc, uint64_t seed)
 {
 	const struct vb_fabric_params fp = {.fabric = "sim",
 					    .options = "profile=cx5,bound=30us",
 					    .nodes = NODES,
 					    .node_bytes = 1 << 20,
 					    .seed = seed};
-	const struct vb_db_params dp = {.cc = "silo",
+	const struct vb_db_params dp = {.cc = cc,
 					.coordinators = 2,
 					.items_max = 2,
 					.bytes_max = 64,
@@ -230,13 +232,13 @@ static void judge(struct world *w, unsigned seen[UNKNOWN + 1])
 	seen[all]++;
 }
 
-static void one_world(uint64_t seed, unsigned seen[UNKNOWN + 1])
+static void one_world(const char *cc, uint64_t seed, unsigned seen[UNKNOWN + 1])
 {
 	uint64_t gone_at[COPIES], disowned_at, step = US / 4, now = 0;
 	struct world w;
 	bool cut;
 
-	open_world(&w, seed);
+	open_world(&w, cc, seed);
 	lose_some(&w, gone_at);
 	cut = vb_rng_chance(&w.rng, 0.7);
 	disowned_at = some(&w, 10);
@@ -264,15 +266,27 @@ static void one_world(uint64_t seed, unsigned seen[UNKNOWN + 1])
 	close_world(&w);
 }
 
-static void one_answer(void **state)
+static void one_answer_under(const char *cc)
 {
 	unsigned seen[UNKNOWN + 1] = {0};
 
-	(void)state;
 	for (uint64_t seed = 1; seed <= WORLDS; seed++)
-		one_world(seed, seen);
-	print_message("%u happened, %u never\n", seen[HAPPENED], seen[NEVER]);
+		one_world(cc, seed, seen);
+	print_message("%s: %u happened, %u never\n", cc, seen[HAPPENED], seen[NEVER]);
 	assert_true(seen[HAPPENED] > WORLDS / 10 && seen[NEVER] > WORLDS / 10);
+}
+
+static void one_answer(void **state)
+{
+	(void)state;
+	one_answer_under("silo");
+}
+
+/* Each copy hears of it twice: of the log, and that it has happened. */
+static void one_answer_of_two(void **state)
+{
+	(void)state;
+	one_answer_under("to-cascade");
 }
 
 /* ---- what the words of the copies say, to who has read all that are there ---- */
@@ -280,14 +294,17 @@ static void one_answer(void **state)
 #define WORD(clock, state, counted) ((uint64_t)(clock) << 18 | (counted) << 3 | (state))
 #define LOGGED(counted)             WORD(5, 1, counted)
 #define SEALED                      4u
+#define TOLD(counted)               WORD(5, 2, counted)
 #define FINAL                       (2u | SEALED)
 #define NEVER_                      3u
 
-static const struct words {
+struct words {
 	uint64_t word[COPIES];
 	unsigned gone; /* bits */
 	bool happened;
-} words[] = {
+};
+
+static const struct words words[] = {
 	{{LOGGED(7), LOGGED(7), LOGGED(7)}, 0, true},
 	{{LOGGED(7), LOGGED(7), WORD(4, 1, 7)}, 0, false},
 	{{LOGGED(7), LOGGED(7), 0}, 0, false},
@@ -311,15 +328,29 @@ static const struct words {
 	{{WORD(5, NEVER_ | SEALED, 0), WORD(5, FINAL, 6), LOGGED(6)}, 0, true},
 };
 
-static void what_words_say(void **state)
+/* Where what is logged undoes what is in place. */
+static const struct words told[] = {
+	{{TOLD(7), TOLD(7), TOLD(7)}, 0, true},
+	{{TOLD(7), TOLD(7), LOGGED(7)}, 0, false},
+	{{LOGGED(7), LOGGED(7), LOGGED(7)}, 0, false},
+	{{LOGGED(7), LOGGED(7), 0}, 0, false},
+	{{TOLD(7), TOLD(7), LOGGED(7)}, 1u << 2, true},
+	{{TOLD(3), TOLD(3), LOGGED(7)}, 0, true},
+	{{TOLD(7), TOLD(3), 0}, 0, true},
+	{{TOLD(3), LOGGED(7), 0}, 0, false},
+	{{WORD(5, FINAL, 7), TOLD(7), TOLD(7)}, 0, true},
+	{{WORD(5, NEVER_, 0), TOLD(7), TOLD(7)}, 0, false},
+	{{TOLD(7), WORD(5, NEVER_ | SEALED, 0), TOLD(7)}, 0, false},
+};
+
+static void words_say(const char *cc, const struct words *all, size_t n)
 {
-	(void)state;
-	for (unsigned k = 0; k < VB_ARRAY_SIZE(words); k++) {
-		const struct words *x = &words[k];
+	for (unsigned k = 0; k < n; k++) {
+		const struct words *x = &all[k];
 		uint64_t *word[COPIES], status, first = 0;
 		struct world w;
 
-		open_world(&w, 1);
+		open_world(&w, cc, 1);
 		vb_sim_set_faults(w.f, &(struct vb_sim_faults){0});
 		for (unsigned i = 0; i < COPIES; i++) {
 			word[i] = vb_local(w.f, vb_copy_at(w.db, w.place, i), 8);
@@ -330,7 +361,7 @@ static void what_words_say(void **state)
 		vb_sim_disown_node(w.f, HOME);
 		must(vb_copies_seal(w.other[0].me, w.place, &status));
 		if ((status == (vb_ts_make(5, w.place) | VB_TS_COMMITTED)) != x->happened)
-			fail_msg("words %u", k);
+			fail_msg("%s: words %u", cc, k);
 		for (unsigned i = 0; i < COPIES; i++) {
 			if (x->gone & 1u << i)
 				continue;
@@ -342,10 +373,18 @@ static void what_words_say(void **state)
 	}
 }
 
+static void what_words_say(void **state)
+{
+	(void)state;
+	words_say("silo", words, VB_ARRAY_SIZE(words));
+	words_say("to-cascade", told, VB_ARRAY_SIZE(told));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(what_words_say),
-					   cmocka_unit_test(one_answer)};
+					   cmocka_unit_test(one_answer),
+					   cmocka_unit_test(one_answer_of_two)};
 
 	if (vb_log_levels("off") != 0)
 		return 1;

@@ -284,16 +284,14 @@ static bool falls(const char *cc, uint64_t at_ns, bool lost, unsigned more, uint
 	return did;
 }
 
-static const char *const ccs[] = {"no-wait", "wound-wait-sx", "silo",
-				  "sundial", "mvcc",          "to-cascade"};
+static const char *const ccs[] = {"no-wait", "wound-wait-sx", "silo",      "sundial",
+				  "mvcc",    "maat",          "to-cascade"};
 
 static void at_each_moment(uint32_t copies, bool lost)
 {
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(ccs); i++) {
 		unsigned did = 0, n = 0;
 
-		if (copies != 0 && !vb_cc_copies(vb_cc_find(ccs[i])))
-			continue;
 		for (uint64_t at = STEP_NS; at <= LAST_NS; at += STEP_NS, n++)
 			did += falls(ccs[i], at, lost, 0, 0, 0, copies);
 		assert_true(did > 0 && did < n);

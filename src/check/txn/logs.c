@@ -32,9 +32,11 @@ static bool has_log(const struct vb_txn *t)
 static bool is_logged(const struct txn_world *w, vb_addr copy, uint64_t ts)
 {
 	const uint64_t *word = vb_local(w->fabric, copy, 8);
+	const uint64_t state = *word & COPY_STATE;
 
-	return vb_ts_clock(*word) == vb_ts_clock(ts) && (*word & COPY_STATE) == COPY_LOGGED &&
-	       !(*word & COPY_SEALED) && !vb_node_gone(w->fabric, vb_addr_node(copy));
+	return vb_ts_clock(*word) == vb_ts_clock(ts) &&
+	       (state == COPY_LOGGED || state == COPY_FINAL) && !(*word & COPY_SEALED) &&
+	       !vb_node_gone(w->fabric, vb_addr_node(copy));
 }
 
 void txn_logs_judge(struct txn_world *w, const struct vb_txn *t)
