@@ -65,38 +65,48 @@ static bool judge_lock(struct vb_stage *s, struct vb_item *it, const struct word
 	return true;
 }
 
-/*
- * Each is asked once, however much of it he has read.  What is no place is no word of ours.
- *
- * False: one cannot be asked, for its words are gone with their node, and there are copies, which tell recovery
- * whether it has committed: it has published before, or never will.  That it is to be asked for is said of one mark
- * at a time, and of another in the next try.
- */
-static bool note_readers(struct vb_stage *s, struct locking *k, struct vb_item *it,
-			 const struct words *w)
+/* What is no place is no word of ours. */
+static bool is_another(const struct vb_stage *s, uint64_t mark)
 {
-	const unsigned first = (unsigned)(vb_ts_clock(s->ts) % MAAT_SLOTS);
+	return mark != 0 && mark != s->ts && vb_stage_has_place(s, vb_ts_place(mark));
+}
 
-	for (unsigned n = 0; n < MAAT_SLOTS; n++) {
-		const unsigned i = (first + n) % MAAT_SLOTS;
+/* Each is asked once, however much of it he has read. */
+static void note_readers(struct vb_stage *s, struct locking *k, const struct words *w)
+{
+	for (unsigned i = 0; i < MAAT_SLOTS; i++) {
 		unsigned j = 0;
 
-		if (w->mark[i] == 0 || w->mark[i] == s->ts ||
-		    !vb_stage_has_place(s, vb_ts_place(w->mark[i])))
+		if (!is_another(s, w->mark[i]))
 			continue;
-		if (vb_stage_place_gone(s, vb_ts_place(w->mark[i]))) {
-			VB_SOMETIMES(500, "maat: who has left a mark is gone with its node");
-			it->status = VB_TXN_LOCKED;
-			it->seen = w->mark[i];
-			it->seen_slot = (uint8_t)(MAAT_FIRST_SLOT + i);
-			return false;
-		}
 		while (j < k->readers && k->reader[j].ts != w->mark[i])
 			j++;
 		if (j == k->readers)
 			k->reader[k->readers++] = (struct reader){.ts = w->mark[i]};
 	}
-	return true;
+}
+
+/*
+ * Words that are gone with their node cannot be asked, and there are copies, which tell recovery whether the reader has
+ * committed: then it has published before, or it never will.  One mark at a time is noted for that, and another in
+ * the next try.
+ */
+static bool meets_gone(struct vb_stage *s, struct vb_item *it, const struct words *w)
+{
+	const unsigned first = (unsigned)(vb_ts_clock(s->ts) % MAAT_SLOTS);
+
+	for (unsigned n = 0; n < MAAT_SLOTS && s->db->copies != 0; n++) {
+		const unsigned i = (first + n) % MAAT_SLOTS;
+
+		if (!is_another(s, w->mark[i]) || !vb_stage_place_gone(s, vb_ts_place(w->mark[i])))
+			continue;
+		VB_SOMETIMES(500, "maat: who has left a mark is gone with its node");
+		it->status = VB_TXN_LOCKED;
+		it->seen = w->mark[i];
+		it->seen_slot = (uint8_t)(MAAT_FIRST_SLOT + i);
+		return true;
+	}
+	return false;
 }
 
 static void look_at_rts(struct vb_stage *s, struct vb_item **items, unsigned n)
@@ -257,8 +267,10 @@ static bool lock_items(struct vb_stage *s, struct vb_item **items, unsigned n, s
 		ask_lock(s, items[i], &k->w[i]);
 	if (!vb_stage_go(s, items, n))
 		return false;
-	for (unsigned i = 0; i < n; i++)
-		all &= judge_lock(s, items[i], &k->w[i]) && note_readers(s, k, items[i], &k->w[i]);
+	for (unsigned i = 0; i < n; i++) {
+		all &= judge_lock(s, items[i], &k->w[i]) && !meets_gone(s, items[i], &k->w[i]);
+		note_readers(s, k, &k->w[i]);
+	}
 	return all;
 }
 
