@@ -55,7 +55,9 @@
  * deadlocks.  Marks are in nobody's way.
  *
  * Who dies leaves marks: if it may commit yet, it is bounded by them as one that lives; else the next writer clears
- * them.  Bounds of others that are lower than they had to be, and rts that are higher, end somebody for nothing.
+ * them; one that is gone with its node cannot be asked for its bounds, and its marks are recovered as locks are
+ * (maat_lock.c, meets_gone).  Bounds of others that are lower than they had to be, and rts that are higher, end
+ * somebody for nothing.
  * Locks: txn/recover.c.
  *
  * Departs from the paper (why, with the interleavings: doc/cc/maat.md):
