@@ -403,6 +403,8 @@ static void only_cut_off(void **state)
 	(void)state;
 	at_each_moment((struct fall){.runs_on = true, .stands_ns = 240 * US});
 	at_each_moment((struct fall){.runs_on = true, .stands_ns = 700 * US, .two = true});
+	/* By then they have written all of it. */
+	at_each_moment((struct fall){.runs_on = true, .stands_ns = 1500 * US, .two = true});
 }
 
 /* Others seal its place some 250 us after they have met its locks, and act by that 250 us later. */
