@@ -388,6 +388,66 @@ static void test_lost_answer_of_a_reader(void **state)
 	}
 }
 
+/* ---- requests that never come ---- */
+
+/* What an endpoint sends before then gets lost. */
+static struct {
+	const struct vb_fabric_ops *real;
+	struct vb_fabric_ops ops;
+	uint64_t until_ns;
+	unsigned lost;
+} silence;
+
+static int post_after_it(struct vb_ep *ep, struct vb_batch *batch)
+{
+	if (batch->verbs[0].op != VB_OP_SEND || vb_ep_now(ep) >= silence.until_ns)
+		return silence.real->post(ep, batch);
+	silence.lost++;
+	batch->pending = 0;
+	for (unsigned i = 0; i < batch->n; i++)
+		batch->verbs[i].status = 0;
+	return 0;
+}
+
+/* Nothing of it reaches who keeps the lock but that it is given up: what is held is as it was before. */
+static unsigned never_asked(enum vb_mode mode)
+{
+	unsigned unheard = 0;
+	struct vb_grant g, his;
+	struct world w;
+
+	FOR_EACH_THAT_RENEWS(w, g, mode)
+	{
+		char said[1024] = "";
+		int err;
+
+		silence.real = w.a->ep->ops;
+		silence.ops = *silence.real;
+		silence.ops.post = post_after_it;
+		silence.until_ns = vb_ep_now(w.a->ep) + 100 * US;
+		silence.lost = 0;
+		w.a->ep->ops = &silence.ops;
+		vb_log_capture_begin(said, sizeof(said));
+		err = vb_lock_renew(w.a, &g, 100 * US);
+		vb_log_capture_end();
+		w.a->ep->ops = silence.real;
+		assert_int_equal(err, silence.lost ? -ETIMEDOUT : 0);
+		unheard += err != 0;
+		pause_for(w.a, 100 * US);
+		assert_true(vb_lock_valid(w.a, &g));
+		assert_int_equal(vb_lock_try(w.b, 5, VB_EXCLUSIVE, &his), -EAGAIN);
+		must(vb_lock_release(w.a, &g));
+		close_world(&w);
+	}
+	return unheard;
+}
+
+static void test_never_asked(void **state)
+{
+	assert_int_equal(never_asked(VB_EXCLUSIVE), 3);
+	assert_int_equal(never_asked(VB_SHARED), 3);
+}
+
 /* ---- servers ---- */
 
 static void test_without_a_server(void **state)
@@ -783,6 +843,7 @@ int main(void)
 		cmocka_unit_test(test_readers),
 		cmocka_unit_test(test_lost_answer),
 		cmocka_unit_test(test_lost_answer_of_a_reader),
+		cmocka_unit_test(test_never_asked),
 		cmocka_unit_test(test_without_a_server),
 		cmocka_unit_test(test_another_server),
 		cmocka_unit_test(test_cancelled),
