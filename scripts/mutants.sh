@@ -20,9 +20,9 @@
 #	--all-found       a mutant that survives is an error
 #	--dir DIR         where the copies are (build-mutants)
 #
-# A checker that hangs or crashes has found it, too.  A test counts if it fails twice in a row; a
-# `check` that finds something without a mutant is not asked.  The exit status is 1 if something does
-# not apply, does not build or, with --all-found, survives.
+# A checker that hangs or crashes has found it, too.  A test counts if it fails twice in a row; who finds
+# the same without a mutant is not asked.  Of a mutant the library is built, and whom its checkers need.
+# The exit status is 1 if something does not apply, does not build or, with --all-found, survives.
 set -u
 top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 
@@ -234,13 +234,16 @@ copy_to() { # TREE
 	git -C "$top" ls-files -co --exclude-standard | (cd "$top" && while IFS= read -r f; do
 		[ ! -f "$f" ] || printf '%s\n' "$f"
 	done) | sort >"$1.files" || return
-	(cd "$1" && find . -path ./build -prune -o -type f -print) | sed 's|^\./||' | sort >"$1.have"
+	(cd "$1" && find . -path './build*' -prune -o -type f -print) | sed 's|^\./||' | sort >"$1.have"
 	comm -13 "$1.files" "$1.have" | (cd "$1" && xargs -r -d '\n' rm -f)
 	(cd "$top" && xargs -r -d '\n' cksum) <"$1.files" | sort >"$1.sums"
 	comm -12 "$1.files" "$1.have" | (cd "$1" && xargs -r -d '\n' cksum) | sort |
 		comm -23 "$1.sums" - | cut -d ' ' -f 3- |
 		(cd "$top" && xargs -r -d '\n' cp --parents -t "$1")
 }
+
+# What all link: a mutant that breaks it does not build, whoever is asked.
+libraries='src/libverbena_objects.a src/libverbena_tools.a'
 
 build_copy() { # WORK
 	local setup="-Dtests=enabled -Dwerror=false"
@@ -249,7 +252,16 @@ build_copy() { # WORK
 		# shellcheck disable=SC2086
 		CC=${CC-gcc} meson setup "$1/tree/build" "$1/tree" --buildtype=release $setup </dev/null || return
 	fi
-	ninja -C "$1/tree/build" src/verbena && meson introspect --tests "$1/tree/build" >"$1/tests.json"
+	meson introspect --tests "$1/tree/build" >"$1/tests.json" &&
+		meson introspect --targets "$1/tree/build" >"$1/targets.json" || return
+	# shellcheck disable=SC2086
+	ninja -C "$1/tree/build" $libraries || return
+	! cut -f 6 <<<"$chosen" | cut -d '|' -f "-$asks" | tr '|' '\n' | grep -q '^check ' ||
+		{ ninja -C "$1/tree/build" src/verbena && cp "$1/tree/build/src/verbena" "$1/plain"; }
+}
+
+build() { # WORK TARGET...
+	ninja -C "$1/tree/build" "${@:2}" >"$1/build.log" 2>&1
 }
 
 # ---- asking ----
@@ -263,19 +275,14 @@ what_was_found='
 	(.runs[] | select(.never_reached > 0) | .seeds as $n |
 		first(.sites[] | select(.reached == 0 and .within <= $n)) | "\($n) never reached: \(.site)")'
 
-# Sets by, with and as: who found it, after how many seeds, as what.  1: nothing was found.
-ask_check() { # WORK COMMAND
+# Sets with and as: after how many seeds something was found, and as what.  1: nothing was found.
+run_check() { # WORK VERBENA COMMAND
 	local json=$1/found.json status
 	rm -f "$json"
-	case $2 in
-	"check litmus"*) by=$2 ;;
-	"check lock"*) by="$2 --seeds $seeds" ;;
-	*) by="$2 --seeds $(((seeds + 1) / 2))" ;;
-	esac
 	with='' as=''
 	# shellcheck disable=SC2086
 	(ulimit -v 8000000; ulimit -t $check_limit; timeout -k 5 $((20 * check_limit)) \
-		"$1/tree/build/src/verbena" $by --json "$json") >"$1/ask.log" 2>&1 </dev/null
+		"$2" $3 --json "$json") >"$1/ask.log" 2>&1 </dev/null
 	status=$?
 	case $status in
 	0) return 1 ;;
@@ -287,6 +294,28 @@ ask_check() { # WORK COMMAND
 	*) as="exit status $status" && [ $status -gt 128 ] && as=crash ;;
 	esac
 	return 0
+}
+
+# Sets by as well.  2: the mutant does not build.
+ask_check() { # WORK COMMAND
+	build "$1" src/verbena || return 2
+	case $2 in
+	"check litmus"*) by=$2 ;;
+	"check lock"*) by="$2 --seeds $seeds" ;;
+	*) by="$2 --seeds $(((seeds + 1) / 2))" ;;
+	esac
+	run_check "$1" "$1/tree/build/src/verbena" "$by"
+}
+
+# Has it found nothing without the mutant, in as many seeds?
+sound_check() { # WORK COMMAND
+	local with=$with as=$as plain=$by
+	[[ -z $with || $plain != *' --seeds '* ]] || plain="${plain% *} $with"
+	grep -qxF -- "$plain" "$dir/sound" 2>/dev/null && return
+	run_check "$1" "$1/plain" "$plain" || { echo "$plain" >>"$dir/sound" && return; }
+	echo "mutants: '$plain' finds something without a mutant ($as): it is not asked" >&2
+	echo "$2" >>"$dir/unasked"
+	return 1
 }
 
 # Its case that failed first; or, if it crashed, the last that it began.
@@ -310,19 +339,19 @@ run_test() { # WORK COMMAND...
 	! grep -qa '^not ok' "$work/ask.log"
 }
 
+# As ask_check.  Whom the test runs is built, and whoever depends on it.
 ask_test() { # WORK SUITE NAME
-	local status cmd target
+	local status cmd targets one='[.[] | select(.name == $name and any(.suite[]; endswith(":" + $suite)))][0]'
 	by="test $2 $3" with='' as=''
-	mapfile -t cmd < <(jq -r --arg suite "$2" --arg name "$3" '[.[] | select(.name == $name and
-		any(.suite[]; endswith(":" + $suite)))][0] | (.env | to_entries[] | "\(.key)=\(.value)"), .cmd[]' \
-		"$1/tests.json" 2>/dev/null)
+	mapfile -t cmd < <(jq -r --arg suite "$2" --arg name "$3" \
+		"$one"' | (.env | to_entries[] | "\(.key)=\(.value)"), .cmd[]' "$1/tests.json" 2>/dev/null)
 	if [ ${#cmd[@]} = 0 ]; then
 		echo "mutants: there is no test '$3' in suite '$2'" >&2
 		return 1
 	fi
-	target=$(printf '%s\n' "${cmd[@]}" | grep -F "$1/tree/build/tests/" | head -n 1)
-	target=${target:-$1/tree/build/src/verbena}
-	ninja -C "$1/tree/build" "${target#"$1/tree/build/"}" >"$1/build.log" 2>&1 || return 1
+	mapfile -t targets < <(jq -r --arg suite "$2" --arg name "$3" --slurpfile all "$1/targets.json" \
+		"$one"' | .depends[] as $id | $all[0][] | select(.id == $id) | .filename[0]' "$1/tests.json")
+	build "$1" "${targets[@]#"$1/tree/build/"}" || return 2
 	run_test "$1" env "${cmd[@]}" && return 1
 	run_test "$1" env "${cmd[@]}"
 	status=$?
@@ -333,14 +362,32 @@ ask_test() { # WORK SUITE NAME
 	return 0
 }
 
-ask() { # WORK COMMAND
+# Does it pass without the mutant?
+sound_test() { # WORK SUITE NAME FILE
+	local by with as broken=$1/broken.c sound=0
+	grep -qxF -- "test $2 $3" "$dir/sound" 2>/dev/null && return
+	cat "$4" >"$broken"
+	cat "$1/kept.c" >"$4"
+	ask_test "$1" "$2" "$3" && sound=1
+	cat "$broken" >"$4"
+	[ $sound = 1 ] || { echo "test $2 $3" >>"$dir/sound" && return; }
+	echo "mutants: '$by' fails without a mutant ($as): it is not asked" >&2
+	echo "$by" >>"$dir/unasked"
+	return 1
+}
+
+ask() { # WORK COMMAND FILE
 	local suite name
 	case $2 in
 	test\ *)
 		read -r _ suite name <<<"$2"
-		ask_test "$1" "$suite" "$name"
+		ask_test "$1" "$suite" "$name" || return
+		sound_test "$1" "$suite" "$name" "$3"
 		;;
-	*) ask_check "$1" "$2" ;;
+	*)
+		ask_check "$1" "$2" || return
+		sound_check "$1" "$2"
+		;;
 	esac
 }
 
@@ -354,9 +401,8 @@ measure() { # WORK ID ROOM CLASS FILE ASKS FIRST
 		status=$?
 		complain "$2" "$5" "$status" >&2
 		verdict="no longer applies"
-	elif ! ninja -C "$work/tree/build" src/verbena >"$work/build.log" 2>&1; then
+	elif ! build "$work" $libraries; then
 		verdict="did not build"
-		tail -n 20 "$work/build.log" >&2
 	else
 		IFS='|' read -ra list <<<"$6"
 		for a in "${list[@]}"; do
@@ -364,31 +410,20 @@ measure() { # WORK ID ROOM CLASS FILE ASKS FIRST
 			[ $n -gt "$asks" ] && n=$asks && break
 			[ "$n" -gt "$7" ] || continue
 			grep -qxF -- "$a" "$dir/unasked" 2>/dev/null && continue
-			if ask "$work" "$a"; then
-				verdict=found
-				break
-			fi
+			ask "$work" "$a" "$file"
+			status=$?
+			[ $status != 0 ] || verdict=found
+			[ $status != 2 ] || verdict="did not build"
+			[ $status = 1 ] || break
 			by='' with='' as=''
 		done
 	fi
+	[ "$verdict" != "did not build" ] || { by='' with='' as='' && tail -n 20 "$work/build.log" >&2; }
 	# A new time: what was built from the mutant is older.
 	cat "$kept" >"$file"
 	printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n' "$2" "$3" "$4" "$verdict" "${by:--}" "${with:--}" \
 		"${as:--}" "$n" $((SECONDS - begin)) >>"$out"
 	printf '%-34s %-17s %s%s\n' "$2" "$4" "$verdict" "${by:+ by $by${with:+, seed $with}: $as}"
-}
-
-# Checks that find something as it is are of no use here.
-look_at_health() { # WORK
-	local a
-	: >"$dir/unasked"
-	cut -f 6 <<<"$chosen" | cut -d '|' -f "-$asks" | tr '|' '\n' | sort -u | grep '^check ' >"$dir/checks"
-	while IFS= read -r a; do
-		if ask_check "$1" "$a"; then
-			echo "mutants: '$by' finds something without a mutant ($as): it is not asked" >&2
-			echo "$a" >>"$dir/unasked"
-		fi
-	done <"$dir/checks"
 }
 
 work_off() { # WORKER
@@ -414,7 +449,7 @@ for k in $(seq "$jobs"); do
 		fail "the sources do not build in $dir/$k"
 	}
 done
-look_at_health "$dir/1"
+rm -f "$dir/sound" "$dir/unasked"
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null; exit 130' INT TERM
 for k in $(seq "$jobs"); do

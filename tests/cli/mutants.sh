@@ -122,21 +122,23 @@ cd "$work/tree" && find . -type f | sed 's|^[.]/||'
 SH
 pretend meson <<'SH'
 #!/bin/sh
-[ "$1" = setup ] || exec echo '[]'
+[ "$1" = setup ] || { [ "$2" = --tests ] && cat "$3/../../../../tests.json" || echo '[]'; exit; }
 mkdir -p "$2/src" && touch "$2/build.ninja"
 SH
 pretend ninja <<SH
 #!/bin/sh
 [ "\$1" != --version ] || exec echo 1
+! grep -q 'return 4' "\$2/../src/a.c" || exit 1
 cp "$work/bin/a-verbena" "\$2/src/verbena"
 SH
 pretend a-verbena <<SH
 #!/bin/sh
-grep -q 'return 3' "\$(dirname "\$0")/../../src/a.c" || exit 0
+[ -e "$work/always" ] || grep -qs 'return 3' "\$(dirname "\$0")/../../src/a.c" || exit 0
 while [ "\$1" != --json ]; do shift; done
 [ ! -s "$work/said.json" ] || cp "$work/said.json" "\$2"
 exit "\$(cat "$work/ends")"
 SH
+echo '[]' >"$work/tests.json"
 PATH=$work/bin:$PATH
 mutant good '-return 2;
 +	return 3;' >"$work/tree/tests/mutants/a.txt"
@@ -167,6 +169,32 @@ if command -v jq >/dev/null; then
 	rule=$(jq -r '.runs[0] | "\(.runs);\(.rule)"' "$work/said.json")
 	found_as 3
 	is 'small worlds have no seeds' [ "$result" = "found;check litmus --lock cas --runs 9;$rule" ]
+	touch "$work/always"
+	found_as 3
+	is 'one that finds the same without a mutant is not asked' [ "$result" = 'survived;-;-;-' ]
+	is '... and it is said' complains "'check litmus --lock cas --runs 9' finds something without a mutant"
+	rm "$work/always"
+
+	# A test that fails with the mutant, and one that fails in any case.
+	sed -i 's/^ask: .*/ask: test unit broken\nask: test unit a/' "$work/tree/tests/mutants/a.txt"
+	for t in a broken; do
+		jq -n --arg name $t --arg cmd "$work/bin/test-$t" \
+			'{$name, suite: ["verbena:unit"], env: {}, cmd: [$cmd], depends: []}'
+	done | jq -s . >"$work/tests.json"
+	pretend test-broken <<'SH'
+#!/bin/sh
+exit 1
+SH
+	pretend test-a <<'SH'
+#!/bin/sh
+! grep -q 'return 3' ../src/a.c || { echo 'not ok 1 - f is right'; exit 1; }
+SH
+	found_as 0
+	is 'a test finds it' [ "$result" = 'found;test unit a;-;f is right' ]
+	is '... and not one that fails without a mutant' complains "'test unit broken' fails without a mutant"
+	sed -i 's/return 3/return 4/' "$work/tree/tests/mutants/a.txt"
+	found_as 0
+	is 'one that does not build' [ "$status;$result" = '1;did not build;-;-;-' ]
 else
 	skip 'what is found' 'jq is not installed'
 fi
