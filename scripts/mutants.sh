@@ -26,7 +26,7 @@
 set -u
 top=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 
-# In processor seconds and in seconds: what takes longer hangs.
+# In processor seconds, and in seconds of a machine with nothing else to do: what takes longer hangs.
 check_limit=60
 test_limit=150
 
@@ -328,9 +328,10 @@ failed_case() { # LOG
 
 # Runs it as `meson test` would, and ends what it leaves behind: timeout is the first of their group.
 run_test() { # WORK COMMAND...
-	local work=$1 pid status
+	local work=$1 pid status load
 	shift
-	(cd "$work/tree/build" && exec timeout -k 5 $test_limit "$@") >"$work/ask.log" 2>&1 </dev/null &
+	read -r load _ </proc/loadavg
+	(cd "$work/tree/build" && exec timeout -k 5 $((test_limit * (1 + ${load%.*} / $(nproc)))) "$@") >"$work/ask.log" 2>&1 </dev/null &
 	pid=$!
 	wait $pid
 	status=$?
