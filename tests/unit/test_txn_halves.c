@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where a READ takes its time a whole transaction of another comes between any two of its halves,
- * whichever of them is read first.  Who has read that, and writes what follows from it, has the
+ * whichever of them is read first, or so many that a version's place is the next one's.  Who has read that, and writes what follows from it, has the
  * record of one version and nothing of another, or does not commit: no increment is lost.
  */
+#include "cc/mvcc.h"
 #include "fabric/hook/hooks.h"
 #include "txn/db.h"
 #include "txn_api.h"
@@ -17,7 +18,8 @@ static struct {
 	vb_addr cut; /* where the halves meet */
 	bool armed, second_first;
 	unsigned before; /* so many such READs are whole */
-	uint64_t done;   /* increments of the other */
+	unsigned between;
+	uint64_t done; /* increments of the other */
 } halves;
 
 /* One more, by me: 0 or why not. */
@@ -53,7 +55,10 @@ static int read_in_halves(struct vb_ep *ep, struct vb_verb *v)
 	half[1].len -= first;
 	halves.armed = false;
 	err = vb_post_wait(ep->lower, &half[halves.second_first], 1);
-	halves.done += increment(halves.w, halves.w->b, false) == 0;
+	for (unsigned i = 0; i < halves.between; i++) {
+		halves.done += increment(halves.w, halves.w->b, false) == 0;
+		tick(halves.w->b);
+	}
 	return err ? err : vb_post_wait(ep->lower, &half[!halves.second_first], 1);
 }
 
@@ -110,49 +115,68 @@ static bool reads_unlocked(void **state)
 	return k->hybrid == NULL && !(k->ops->caps & VB_CC_READ_LOCKS);
 }
 
-static void cut_by(void **state, const char *profile, uint32_t whole)
+/* At each place of the tuple: increments that are mine. */
+static uint64_t cut_everywhere(struct world *w, uint32_t whole, uint64_t *cuts)
 {
-	uint64_t mine = 0, cuts = 0;
-	struct world w;
-	vb_addr tuple;
+	vb_addr tuple = vb_table_find(w->t, vb_table_node(w->t, KEY), KEY);
+	uint64_t mine = 0;
 
-	if (!reads_unlocked(state))
-		return;
-	open_halves(&w, state, profile);
-	assert_int_equal(!(w.f->caps.flags & VB_CAP_MASKED128), whole == 8);
-	tuple = vb_table_find(w.t, vb_table_node(w.t, KEY), KEY);
-	for (uint32_t at = whole; at < w.t->layout.bytes; at += whole)
+	for (uint32_t at = whole; at < w->t->layout.bytes; at += whole)
 		for (unsigned k = 0; k < 4; k++) {
 			uint64_t before = halves.done;
 
 			halves.cut = tuple + at;
 			halves.before = k / 2;
 			halves.second_first = k & 1;
-			mine += increment(&w, w.a, true) == 0;
-			tick(w.b);
-			cuts += halves.done != before;
+			mine += increment(w, w->a, true) == 0;
+			tick(w->b);
+			*cuts += halves.done != before;
 		}
+	return mine;
+}
+
+static void cut_by(void **state, const char *profile, uint32_t whole, unsigned between)
+{
+	uint64_t mine = 0, cuts = 0;
+	struct world w;
+
+	if (!reads_unlocked(state))
+		return;
+	open_halves(&w, state, profile);
+	assert_int_equal(!(w.f->caps.flags & VB_CAP_MASKED128), whole == 8);
+	halves.between = between;
+	/* The newest version stands at another place each time. */
+	for (unsigned i = 0; i < between; i++) {
+		mine += cut_everywhere(&w, whole, &cuts);
+		mine += increment(&w, w.a, false) == 0;
+	}
 	assert_true(cuts > 4);
-	assert_true(mine > 0);
+	assert_true(mine > between);
 	assert_int_equal(value_of(w.b, w.t, KEY), FIRST + mine + halves.done);
 	close_world(&w);
 }
 
 static void between_sixteens(void **state)
 {
-	cut_by(state, "profile=cx5", 16);
+	cut_by(state, "profile=cx5", 16, 1);
+}
+
+static void until_its_place_is_anothers(void **state)
+{
+	cut_by(state, "profile=cx5", 16, MVCC_SLOTS);
 }
 
 /* Where no atomic is of 16 bytes, no READ is. */
 static void between_words(void **state)
 {
-	cut_by(state, "profile=plain64", 8);
+	cut_by(state, "profile=plain64", 8, 1);
 }
 
 int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
 		{"between any two sixteens", between_sixteens},
+		{"until its place is another's", until_its_place_is_anothers},
 		{"between any two words", between_words},
 	};
 	static const char *const fabrics[] = {"sim", NULL};
