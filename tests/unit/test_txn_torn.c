@@ -18,6 +18,7 @@ static struct {
 	vb_addr from, end; /* of the tuple */
 	uint32_t cut;      /* bytes of it before the other comes */
 	bool armed, undone, second_first, to_write;
+	bool older; /* the other, which has begun before */
 	struct half *rest;
 	struct vb_txn_params reader;
 	int err; /* the other's */
@@ -39,7 +40,7 @@ static void write_between(void)
 	struct world *w = torn.w;
 	struct record r = {.value = torn.cut, .other = torn.cut};
 
-	torn.err = vb_txn_begin(w->b);
+	torn.err = torn.older ? 0 : vb_txn_begin(w->b);
 	if (torn.err == 0)
 		torn.err = vb_txn_write(w->b, w->t, KEY, &r);
 	if (torn.err == 0)
@@ -178,10 +179,16 @@ static void reads_at_level(void **state)
 	for (torn.cut = VB_TUPLE_KEY_AT; torn.cut < w.t->layout.bytes; torn.cut += 8) {
 		int err;
 
+		if (torn.older) {
+			must(vb_txn_begin(w.b));
+			tick(w.a);
+		}
 		must(vb_txn_begin_with(w.a, &torn.reader));
 		torn.armed = true;
 		err = read_it(&w, &r);
 		assert_true(!torn.armed || torn.to_write);
+		if (torn.armed && torn.older)
+			vb_txn_abort(w.b);
 		torn.armed = false;
 		met += torn.err == 0;
 		if (err == 0)
@@ -191,19 +198,20 @@ static void reads_at_level(void **state)
 		vb_txn_abort(w.a);
 	}
 	/* It was written between, and not only refused. */
-	assert_true(met > 0 || torn.to_write);
+	assert_true(met > 0 || torn.to_write || torn.older);
 	close_world(&w);
 }
 
 static void reads(void **state)
 {
 	for (unsigned level = 0; next_level(state, &level); level++) {
-		for (unsigned way = 0; way < 4; way++) {
+		for (unsigned way = 0; way < 8; way++) {
 			torn.second_first = way & 1;
 			torn.to_write = way & 2;
+			torn.older = way & 4;
 			reads_at_level(state);
 		}
-		torn.second_first = torn.to_write = false;
+		torn.second_first = torn.to_write = torn.older = false;
 	}
 }
 
