@@ -283,7 +283,7 @@ static void test_given_up(void **state)
 	struct world w;
 	pid_t pid;
 
-	world_open(&w, 2, PATIENT ",linger=10ms");
+	world_open(&w, 2, PATIENT ",linger=200ms");
 	servers_start(&w, NULL);
 	pid = child();
 	if (pid == 0) {

@@ -37,6 +37,7 @@ from ._errors import (
     Overflow,
     PeerGone,
     ReadOnly,
+    Stale,
     TimedOut,
     TooBig,
     TooLate,

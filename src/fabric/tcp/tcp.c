@@ -185,8 +185,9 @@ static void carrier_unlink(struct am_host *h)
 
 	if (c == NULL)
 		return;
-	/* What has been answered already is on its way when the connection ends. */
-	if (h->wire->closing)
+	/* What has been answered already is on its way when the connection ends; so is our HELLO: whom we refuse
+	 * learns from it what differs. */
+	if (h->wire->closing || h->greeting)
 		tcp_conn_push(c);
 	tcp_conn_drop(c);
 	p->again_ns = vb_clock_ns() + (t->o.am.retry_ns >> 3);

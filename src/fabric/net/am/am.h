@@ -151,6 +151,7 @@ struct am_host {
 	bool failed;   /* the carrier says so; torn down after the present call into it */
 	bool rung;     /* the open message leaves as soon as the window allows */
 	bool dirty;    /* in wire->dirty */
+	bool greeting; /* what ends, or has ended last, had not got beyond HELLO */
 	bool welcome;  /* HELLO came, WELCOME is owed */
 	bool welcomed; /* WELCOME was sent since the fabric opened */
 	bool regreet;  /* it has dropped our connection */

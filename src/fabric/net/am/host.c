@@ -134,6 +134,7 @@ void am_break(struct am_host *h, const char *why)
 		vb_info("the connection to %s is lost: %s", am_host_name(h, buf), why);
 	else
 		vb_debug("no connection to %s: %s", am_host_name(h, buf), why);
+	h->greeting = h->state == AM_GREETING;
 	if (h->state != AM_GONE)
 		h->state = AM_DOWN;
 	h->failed = h->regreet = h->welcome = false;
