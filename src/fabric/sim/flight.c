@@ -687,15 +687,20 @@ static void deliver(struct sim *s, struct sim_op *op)
 	answer(s, op);
 }
 
-void sim_land_now(struct sim *s, struct sim_op *op, struct vb_verb *v)
+static inline void take_effect(struct sim *s, struct sim_op *op)
 {
-	op->done_ns = sim_now(s);
 	if (op->t.op != VB_OP_SEND)
 		effect(s, op);
 	else
 		s->verbs++;
 	if (vb_unlikely(op->around_mask != 0))
 		note_word(s, op);
+}
+
+void sim_land_now(struct sim *s, struct sim_op *op, struct vb_verb *v)
+{
+	op->done_ns = sim_now(s);
+	take_effect(s, op);
 	if (sim_message(op))
 		hand_out(s, op);
 	v->status = (int32_t)op->t.status;
@@ -765,12 +770,7 @@ void sim_arrive(struct sim *s, struct sim_op *op)
 		piece(s, op);
 		return;
 	}
-	if (op->t.op != VB_OP_SEND)
-		effect(s, op);
-	else
-		s->verbs++;
-	if (vb_unlikely(op->around_mask != 0))
-		note_word(s, op);
+	take_effect(s, op);
 	after_effect(s, op);
 }
 
