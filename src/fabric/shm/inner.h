@@ -139,6 +139,14 @@ struct shm_fabric {
 
 #define SHM_NO_USER UINT32_MAX
 
+/* A receiver whose full ring was waited for in vain, and how far it was then. */
+struct shm_full {
+	const struct shm_endpoint *to;
+	uint64_t word, head, at_ns;
+};
+
+#define SHM_FULL_KEPT 64
+
 /* One thread's part in one fabric: its worker and the endpoints it receives for. */
 struct shm_link {
 	struct vb_list in_thread;
@@ -150,11 +158,8 @@ struct shm_link {
 	uint32_t n_eps;
 	struct shm_mail *mail; /* NULL: all its rings are looked at */
 	uint64_t unsent;       /* messages, for full rings: logged ever more rarely */
-	/* The receiver whose full ring was last waited for in vain, and how far it was then. */
-	struct {
-		const struct shm_endpoint *to;
-		uint64_t word, head, at_ns;
-	} full;
+	/* By the receiver's number: a crowd asks many servers, and servers' workers, in turn. */
+	struct shm_full full[SHM_FULL_KEPT];
 };
 
 struct shm_ep {

@@ -145,20 +145,20 @@ static int fail_full(struct shm_link *l, vb_peer to)
 }
 
 /* Has another endpoint of this thread waited, and nothing was taken out since? */
-static bool is_in_vain(struct shm_link *l, const struct shm_endpoint *to, uint64_t word)
+static bool is_in_vain(const struct shm_full *full, const struct shm_endpoint *to, uint64_t word)
 {
-	return l->full.to == to && l->full.word == word &&
-	       l->full.head == __atomic_load_n(&to->head, __ATOMIC_RELAXED);
+	return full->to == to && full->word == word &&
+	       full->head == __atomic_load_n(&to->head, __ATOMIC_RELAXED);
 }
 
 /* Who is refused at once asks seldom whether the receiver is dead: that is a system call. */
-static bool look_if_gone(struct shm_link *l, struct shm_endpoint *to, uint64_t word)
+static bool look_if_gone(struct shm_full *full, struct shm_endpoint *to, uint64_t word)
 {
 	uint64_t now = vb_clock_ns();
 
-	if (now - l->full.at_ns < FULL_WAIT_NS)
+	if (now - full->at_ns < FULL_WAIT_NS)
 		return false;
-	l->full.at_ns = now;
+	full->at_ns = now;
 	return owner_gone(to, word);
 }
 
@@ -167,10 +167,11 @@ static int reserve_full(struct shm_ep *e, vb_peer peer, struct shm_endpoint *to,
 			struct shm_slot *ring, struct shm_place *out)
 {
 	struct shm_link *l = e->link;
+	struct shm_full *full = &l->full[out->to % SHM_FULL_KEPT];
 	uint64_t until, at;
 
-	if (is_in_vain(l, to, word))
-		return look_if_gone(l, to, word) ? -VB_EPEERGONE : fail_full(l, peer);
+	if (is_in_vain(full, to, word))
+		return look_if_gone(full, to, word) ? -VB_EPEERGONE : fail_full(l, peer);
 	if (owner_gone(to, word))
 		return -VB_EPEERGONE;
 	if (out->worker == l->worker)
@@ -186,10 +187,12 @@ static int reserve_full(struct shm_ep *e, vb_peer peer, struct shm_endpoint *to,
 	} while (vb_clock_ns() < until);
 	if (owner_gone(to, word))
 		return -VB_EPEERGONE;
-	l->full.to = to;
-	l->full.word = word;
-	l->full.head = __atomic_load_n(&to->head, __ATOMIC_RELAXED);
-	l->full.at_ns = vb_clock_ns();
+	*full = (struct shm_full){
+		.to = to,
+		.word = word,
+		.head = __atomic_load_n(&to->head, __ATOMIC_RELAXED),
+		.at_ns = vb_clock_ns(),
+	};
 	return fail_full(l, peer);
 }
 
