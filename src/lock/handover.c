@@ -97,6 +97,8 @@ int vb_handover_send(struct vb_lock_client *me, struct vb_claim *c, vb_peer to, 
 		}
 		if (err == -VB_EUNKNOWN)
 			*again = 1;
+		if (err == -EAGAIN)
+			vb_lock_let_drain(me, n);
 		n += err == -VB_EUNKNOWN || until_ns == VB_FOREVER;
 		if (vb_ep_now(me->ep) >= until_ns)
 			return -ETIMEDOUT;

@@ -396,6 +396,13 @@ static inline int vb_lock_change(struct vb_lock_client *me, vb_addr word, uint64
  * one was, 0 at first. */
 bool vb_lock_ask_again(struct vb_lock_client *me, int err, unsigned *refused);
 /*
+ * Before a message is sent again that found its receiver's ring full (-EAGAIN), `refused` times before.  A thread waits
+ * for a full ring once (fabric/shm/ring.c), and who is refused behind that is refused at once: without this its asks
+ * would be over before the receiver's thread has had the core.  VB_LOCK_ASKS of them take 8 ms, not shortened by
+ * cancelling the task.
+ */
+void vb_lock_let_drain(struct vb_lock_client *me, unsigned refused);
+/*
  * A node that has stood still for longer than the fabric's bound refuses what it was asked meanwhile.  Where a word
  * can be looked at for what has become of a verb, that is as good as a lost answer.  An addition cannot be looked
  * for, nor what a swap has found: so it is asked with VB_FOREVER as its last moment, by which a refusal is told from a lost answer

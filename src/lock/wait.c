@@ -103,6 +103,21 @@ bool vb_lock_ask_again(struct vb_lock_client *me, int err, unsigned *refused)
 	return true;
 }
 
+#define DRAIN_NS      100000ull
+#define DRAIN_DOUBLES 4u
+
+void vb_lock_let_drain(struct vb_lock_client *me, unsigned refused)
+{
+	bool shielded;
+
+	/* In virtual time rings are full by chance. */
+	if ((me->ep->fabric->caps.flags & (VB_CAP_INLINE | VB_CAP_VIRTUAL)) != VB_CAP_INLINE)
+		return;
+	shielded = vb_task_shield(true);
+	vb_ep_sleep(me->ep, DRAIN_NS << (refused < DRAIN_DOUBLES ? refused : DRAIN_DOUBLES));
+	vb_task_shield(shielded);
+}
+
 int vb_lock_faa_on(struct vb_lock_client *me, vb_addr word, uint64_t add, uint64_t *old, int err)
 {
 	for (unsigned asks = 1; err == -VB_ETOOLATE && asks < vb_lock_asks(me->space); asks++)

@@ -8,6 +8,7 @@
 
 #include "fabric/fabric.h"
 #include "host_world.h"
+#include "lock/handover.h"
 #include "lock/lock.h"
 
 #define RING    16
@@ -197,6 +198,101 @@ static void test_dies(void **state)
 	assert_int_equal(vb_fabric_close(f), 0);
 }
 
+/* ---- a release's message is not given up at once ---- */
+
+#define STANDS_NS (5 * MS)
+static uint64_t takes_at_ns;
+static bool has_taken;
+
+/* Its receiver, which takes nothing out for a while. */
+static void takes_late(void *arg)
+{
+	struct vb_ep *ep = arg;
+	struct vb_msg m;
+
+	assert_int_equal(vb_ep_sleep_until(ep, takes_at_ns), 0);
+	for (unsigned i = 0; i < RING; i++)
+		assert_int_equal(vb_ep_recv(ep, &m), 0);
+	has_taken = true;
+}
+
+static void fill(struct vb_ep *from, struct vb_ep *to)
+{
+	struct vb_task *task;
+
+	for (unsigned i = 0; i < RING; i++)
+		assert_int_equal(vb_send_wait(from, to->self, &(struct vb_msg){.tag = 9}), 0);
+	assert_int_equal(vb_send_wait(from, to->self, &(struct vb_msg){.tag = 9}), -EAGAIN);
+	has_taken = false;
+	takes_at_ns = vb_ep_now(to) + STANDS_NS;
+	assert_int_equal(vb_task_spawn(to->sched, takes_late, to, NULL, &task), 0);
+}
+
+static void until_taken(struct vb_ep *ep)
+{
+	while (!has_taken)
+		assert_int_equal(vb_ep_sleep(ep, MS), 0);
+}
+
+static void open_locks(struct vb_fabric *f, const char *lock, struct vb_lock_space **space,
+		       struct vb_lock_server **server, struct vb_lock_client **holder,
+		       struct vb_lock_client **waiter)
+{
+	const struct vb_lock_space_params sp = {
+		.lock = lock, .name = lock, .locks = LOCKS, .lease_ns = LEASE_NS};
+
+	assert_int_equal(vb_lock_space_open(f, &sp, space), 0);
+	if (server != NULL)
+		assert_int_equal(vb_lock_server_thread_start(*space, 0, server), 0);
+	assert_int_equal(vb_lock_client_open(*space, 0, holder), 0);
+	assert_int_equal(vb_lock_client_open(*space, 0, waiter), 0);
+}
+
+static void test_queue_is_whole(void **state)
+{
+	struct vb_fabric *f = small_rings();
+	struct vb_lock_client *holder, *waiter;
+	struct vb_claim claim = {.lock = 1};
+	struct vb_msg m = {.tag = 9};
+	struct vb_lock_space *space;
+
+	(void)state;
+	open_locks(f, "mcs", &space, NULL, &holder, &waiter);
+	fill(waiter->ep, holder->ep);
+	assert_int_equal(
+		vb_handover_send(waiter, &claim, holder->ep->self, &m, NULL, NULL, VB_FOREVER), 0);
+	until_taken(waiter->ep);
+	vb_lock_client_close(holder);
+	vb_lock_client_close(waiter);
+	assert_int_equal(vb_lock_space_close(space), 0);
+	assert_int_equal(vb_fabric_close(f), 0);
+}
+
+static void test_holder_is_told(void **state)
+{
+	struct vb_fabric *f = small_rings();
+	struct vb_lock_client *holder, *waiter;
+	struct vb_lock_server *server;
+	struct vb_lock_space *space;
+	struct vb_grant held, g;
+
+	(void)state;
+	open_locks(f, "shiftlock", &space, &server, &holder, &waiter);
+	assert_int_equal(vb_lock_acquire(holder, 1, VB_EXCLUSIVE, PATIENCE_NS, &held), 0);
+	fill(waiter->ep, holder->ep);
+	assert_int_equal(vb_lock_acquire(waiter, 1, VB_EXCLUSIVE, 1, &g), -ETIMEDOUT);
+	assert_int_equal(waiter->untold, 0);
+	until_taken(waiter->ep);
+	assert_int_equal(vb_lock_release(holder, &held), 0);
+	assert_int_equal(vb_lock_acquire(waiter, 1, VB_EXCLUSIVE, PATIENCE_NS, &g), 0);
+	assert_int_equal(vb_lock_release(waiter, &g), 0);
+	vb_lock_client_close(holder);
+	vb_lock_client_close(waiter);
+	vb_lock_server_stop(server);
+	assert_int_equal(vb_lock_space_close(space), 0);
+	assert_int_equal(vb_fabric_close(f), 0);
+}
+
 /* ---- who waits for long asks seldom ---- */
 
 static struct {
@@ -302,10 +398,9 @@ static void test_all_get_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_waits),
-		cmocka_unit_test(test_dies),
-		cmocka_unit_test(test_asks_seldom),
-		cmocka_unit_test(test_all_get_it),
+		cmocka_unit_test(test_one_waits),      cmocka_unit_test(test_dies),
+		cmocka_unit_test(test_queue_is_whole), cmocka_unit_test(test_holder_is_told),
+		cmocka_unit_test(test_asks_seldom),    cmocka_unit_test(test_all_get_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

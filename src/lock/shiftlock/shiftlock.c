@@ -436,10 +436,13 @@ static void tell(struct vb_lock_client *me, vb_peer to, const struct vb_msg *msg
 	unsigned refused = 0;
 	int err;
 
-	do
-		err = vb_send(me->ep, to, msg);
-	while (vb_unlikely(err == -VB_EPEERGONE || err == -EAGAIN) &&
-	       vb_peer_alive(me->ep->fabric, to) && vb_lock_ask_again(me, -VB_EPEERGONE, &refused));
+	while ((err = vb_send(me->ep, to, msg)) == -VB_EPEERGONE || err == -EAGAIN) {
+		if (!vb_peer_alive(me->ep->fabric, to) ||
+		    !vb_lock_ask_again(me, -VB_EPEERGONE, &refused))
+			break;
+		if (err == -EAGAIN)
+			vb_lock_let_drain(me, refused - 1);
+	}
 	if (vb_unlikely(err != 0)) {
 		me->untold++;
 		vb_debug("lock at %#llx: a message to client %llx could not be sent (%s)",
