@@ -192,6 +192,7 @@ uint64_t vb_db_node_bytes(const struct vb_db_params *db, uint16_t nodes);
  *   -ENOENT      to such a client: a server has not made it
  *   -ESTALE      of an elastic cluster: a server that has a part of it has come back empty, or with another
  *                state.  The log names it
+ *   -ETIMEDOUT   a server does not say whether it has made it: it is stopped
  *   -VB_EPEERGONE
  *                another process, which has a node, cannot be reached
  *   -ENOSPC      it does not fit in the nodes' segments; the log says how much is needed

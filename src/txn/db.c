@@ -470,15 +470,20 @@ static int join_node(struct vb_db *db, uint16_t node, const char *region, uint64
 
 	if (err == 0)
 		err = vb_header_read(db->fabric, db->region[node], VB_DB_MAGIC, &layout);
-	if (err == -ENOENT || err == -ETIMEDOUT) {
+	/* Who only has not answered in time may have all of it yet. */
+	if (err == -ENOENT) {
 		err = vb_parts_missing(db, node, region, bytes);
 		return err != 0 ? err
 				: vb_fail(-ENOENT,
 					  "there is no database '%s' on node %u: its servers make "
-					  "it (`verbena "
-					  "serve`, vb_db_server_start), and have not",
+					  "it (`verbena serve`, vb_db_server_start), and have not",
 					  db->name, node);
 	}
+	if (err == -ETIMEDOUT)
+		return vb_fail(err,
+			       "node %u has not shown in time what it has of database '%s': its "
+			       "server is stopped or still makes it",
+			       node, db->name);
 	if (err == -EINVAL || (err == 0 && layout != layout_hash(db)))
 		return differs(db, node);
 	return err;

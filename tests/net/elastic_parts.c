@@ -284,6 +284,47 @@ static void test_missing(void **state)
 	lazy = false;
 }
 
+/* step[1]: the last server stands still. */
+static void finds_it_silent(struct world *w)
+{
+	char said[1024] = "";
+	struct vb_fabric *f;
+	struct vb_table *t;
+	struct vb_db *db;
+	int err;
+
+	MUST_BE(0, open_client_as(w, w->key, ",retry=20ms", &f));
+	add(&w->b->step[0]);
+	while (get(&w->b->step[1]) == 0)
+		usleep(1000);
+	vb_log_capture_begin(said, sizeof(said));
+	err = open_bank(f, &db, &t);
+	vb_log_capture_end();
+	if (err != -ETIMEDOUT && err != -VB_EPEERGONE)
+		fprintf(stderr, "%d: %s\n", err, said);
+	MUST(err == -ETIMEDOUT || err == -VB_EPEERGONE);
+	MUST(strstr(said, "load it anew") == NULL);
+}
+
+/* One that does not answer has lost nothing: nobody is told to remove its state. */
+static void test_silent(void **state)
+{
+	struct world w;
+	pid_t pid;
+
+	(void)state;
+	hybrid = NULL;
+	world_open(&w, 2, PATIENT);
+	servers_start(&w, serve_bank);
+	pid = client(&w, finds_it_silent);
+	await(get(&w.b->step[0]));
+	assert_int_equal(kill(w.pid[1], SIGSTOP), 0);
+	set(&w.b->step[1], 1);
+	ended(pid);
+	assert_int_equal(kill(w.pid[1], SIGCONT), 0);
+	world_close(&w);
+}
+
 /* ---- with states ---- */
 
 static void state_path(const struct world *w, unsigned i, const char *name, char path[96])
@@ -376,9 +417,8 @@ static void test_states(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_sided),
-		cmocka_unit_test(test_rpc),
-		cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_one_sided), cmocka_unit_test(test_rpc),
+		cmocka_unit_test(test_missing),   cmocka_unit_test(test_silent),
 		cmocka_unit_test(test_states),
 	};
 
