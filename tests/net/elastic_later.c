@@ -192,6 +192,122 @@ static void test_told(void **state)
 	told(1);
 }
 
+/* ---- what goes on with the later one ---- */
+
+/* Its place at the former one is the second that there was, at the later one it is the first. */
+static void goes_on_with_the_later(struct world *w)
+{
+	const uint32_t last = w->servers - 1;
+	uint64_t end = vb_clock_gettime_ns() + WAIT_NS;
+	struct net_elastic *e;
+	uint8_t former[NET_ID];
+	struct vb_fabric *f;
+	bool met = false;
+
+	MUST_BE(0, open_client_as(w, w->key, ",retry=20ms", &f));
+	MUST_BE(0, vb_fabric_close(f));
+	MUST_BE(0, open_client_as(w, w->key, ",retry=20ms", &f));
+	e = net_of(f)->elastic;
+	pthread_mutex_lock(&net_of(f)->engine);
+	MUST(e->up[last] && e->place[last] == 2);
+	memcpy(former, e->seen[last], NET_ID);
+	pthread_mutex_unlock(&net_of(f)->engine);
+	add(&w->b->step[4]);
+	while (!met) {
+		MUST(vb_clock_gettime_ns() < end && !net_host_gone(net_of(f), (uint16_t)last));
+		usleep(1000);
+		pthread_mutex_lock(&net_of(f)->engine);
+		met = e->up[last] && e->met[last] && memcmp(former, e->seen[last], NET_ID) != 0;
+		pthread_mutex_unlock(&net_of(f)->engine);
+	}
+	MUST(vb_node_gone(f, (uint16_t)last));
+}
+
+/* A client that has no endpoint there goes on with the later one, also if another server was the first to tell of it. */
+static void test_place(void **state)
+{
+	struct world w;
+	pid_t pid, former;
+
+	(void)state;
+	lock = "dslr";
+	server_each = each;
+	world_open(&w, 2, PATIENT);
+	servers_start(&w, serve);
+	pid = client(&w, goes_on_with_the_later);
+	await(get(&w.b->step[4]) == 1);
+	former = move_name(&w);
+	ended(pid);
+	set(&w.b->stop[1], 1);
+	ended(former);
+	world_close(&w);
+	server_each = NULL;
+}
+
+/* ---- told while a connection begins ---- */
+
+/* step[0]: 1: server 1 hears of a later server 2 when its client has not yet said what it has; 2: it has. */
+static void hears_early(struct world *w, unsigned i, struct vb_fabric *fab)
+{
+	struct net_elastic *e = net_of(fab)->elastic;
+
+	if (i != 0 || get(&w->b->step[0]) != 1)
+		return;
+	pthread_mutex_lock(&net_of(fab)->engine);
+	if (e->member[0].live) {
+		e->member[0].live = false;
+		e->later[1] += HOUR_NS;
+		set(&w->b->word[0], e->later[1]);
+		set(&w->b->step[0], 2);
+	}
+	pthread_mutex_unlock(&net_of(fab)->engine);
+}
+
+static void begins(struct world *w)
+{
+	const struct control_count all = {.kind = CONTROL_HAVE_ALL, .version = CONTROL_VERSION};
+	uint64_t end = vb_clock_gettime_ns() + WAIT_NS, later = 0;
+	struct net_fabric *n;
+	struct vb_fabric *f;
+
+	MUST_BE(0, open_client_as(w, w->key, ",retry=20ms", &f));
+	n = net_of(f);
+	while (later == 0) {
+		MUST(vb_clock_gettime_ns() < end);
+		usleep(1000);
+		pthread_mutex_lock(&n->engine);
+		later = n->elastic->up[0] ? n->elastic->later[1] : 0;
+		pthread_mutex_unlock(&n->engine);
+	}
+	set(&w->b->step[0], 1);
+	while (get(&w->b->step[0]) != 2)
+		usleep(1000);
+	pthread_mutex_lock(&n->engine);
+	MUST_BE(0, n->t->control(n, 0, &all, sizeof(all)));
+	n->t->flush(n);
+	pthread_mutex_unlock(&n->engine);
+	while (later != get(&w->b->word[0])) {
+		MUST(vb_clock_gettime_ns() < end);
+		usleep(1000);
+		pthread_mutex_lock(&n->engine);
+		later = n->elastic->later[1];
+		pthread_mutex_unlock(&n->engine);
+	}
+}
+
+static void test_begins(void **state)
+{
+	struct world w;
+
+	(void)state;
+	server_each = hears_early;
+	world_open(&w, 2, PATIENT);
+	servers_start(&w, NULL);
+	ended(client(&w, begins));
+	world_close(&w);
+	server_each = NULL;
+}
+
 /* ---- where nobody hears ---- */
 
 /* step[5]: it has held on to the end. */
@@ -388,6 +504,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_told),      cmocka_unit_test(test_unheard),
+		cmocka_unit_test(test_place),     cmocka_unit_test(test_begins),
 		cmocka_unit_test(test_met_first), cmocka_unit_test(test_behind),
 		cmocka_unit_test(test_tokens),
 	};

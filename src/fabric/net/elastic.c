@@ -481,6 +481,8 @@ static bool told(struct net_fabric *f, uint32_t from, const struct control_count
 	case CONTROL_HAVE_ALL:
 		m->until_ns = VB_FOREVER;
 		m->live = true;
+		/* What has grown since the connection began was told to those that lived. */
+		net_later_tell(f, from);
 		break;
 	case CONTROL_HAVE:
 	case CONTROL_TAKEN:

@@ -88,6 +88,8 @@ void net_later_replaced(struct net_fabric *f, uint32_t host)
 		"but reaches its nodes' memory no more",
 		net_elastic_number(f, host));
 	net_host_is_anew(f, host);
+	/* The number of this process's place is the new one's to say, whoever was the first to tell of it. */
+	f->elastic->met[host] = false;
 }
 
 /* ---- telling ---- */
