@@ -4,6 +4,8 @@
  * later one gives the former up and tells it, and it stops; where nobody can hear, both grant, and a fencing token says
  * who is the later.  Here the former one's port is closed under it, which is what its clients see of that.
  */
+#include <sys/stat.h>
+
 #include "elastic.h"
 
 #define LEASE_NS (100 * MS)
@@ -458,6 +460,47 @@ static void test_behind(void **state)
 	server_each = NULL;
 }
 
+/* Told once, it does not begin again with its state, not even where nobody tells it. */
+static void test_stays_stopped(void **state)
+{
+	struct vb_fabric *f;
+	struct world w;
+	char path[96];
+	pid_t pid;
+
+	(void)state;
+	server_each = knows_a_later;
+	world_open(&w, 2, PATIENT);
+	w.states = true;
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/s%u", w.dir, i);
+		assert_int_equal(mkdir(path, 0700), 0);
+	}
+	servers_start(&w, NULL);
+	await(get(&w.b->step[5]));
+	server_kill(&w, 1);
+	set(&w.b->step[0], 1);
+	await(get(&w.b->step[0]) == 2);
+	server_start(&w, 1, NULL);
+	await(get(&w.b->step[3]));
+	server_kill(&w, 1);
+	server_kill(&w, 0);
+	pid = child();
+	if (pid == 0) {
+		MUST_BE(-ESTALE, open_server(&w, 1, &f));
+		_exit(0);
+	}
+	ended(pid);
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/s%u/state", w.dir, i);
+		assert_int_equal(unlink(path), 0);
+		snprintf(path, sizeof(path), "%s/s%u", w.dir, i);
+		assert_int_equal(rmdir(path), 0);
+	}
+	world_close(&w);
+	server_each = NULL;
+}
+
 /* ---- tokens ---- */
 
 static void notes_token(struct world *w)
@@ -503,10 +546,10 @@ static void test_tokens(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_told),      cmocka_unit_test(test_unheard),
-		cmocka_unit_test(test_place),     cmocka_unit_test(test_begins),
-		cmocka_unit_test(test_met_first), cmocka_unit_test(test_behind),
-		cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_told),          cmocka_unit_test(test_unheard),
+		cmocka_unit_test(test_place),         cmocka_unit_test(test_begins),
+		cmocka_unit_test(test_met_first),     cmocka_unit_test(test_behind),
+		cmocka_unit_test(test_stays_stopped), cmocka_unit_test(test_tokens),
 	};
 
 	vb_clock_init();

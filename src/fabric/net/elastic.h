@@ -202,8 +202,8 @@ uint64_t net_later_now(void);
 void net_later_disown(struct net_fabric *f, uint32_t host);
 /* Another one is where the server was, and this process goes on with it. */
 void net_later_replaced(struct net_fabric *f, uint32_t host);
-/* Its memory is there. */
-void net_later_begin(struct net_fabric *f);
+/* Its memory is there.  0; -ESTALE, said: it is the state of one that has stopped. */
+int net_later_begin(struct net_fabric *f);
 /* What is known of all servers goes to that host. */
 void net_later_tell(struct net_fabric *f, uint32_t host);
 /* False: it means nothing. */

@@ -49,15 +49,23 @@ uint64_t net_later_now(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void net_later_begin(struct net_fabric *f)
+int net_later_begin(struct net_fabric *f)
 {
 	struct net_elastic *e = f->elastic;
 
 	if (net_is_client(f))
-		return;
+		return 0;
+	/* Only of a state. */
+	if (e->later[f->host] > e->born)
+		return vb_fail(-ESTALE,
+			       "the state in %s (option state) is that of a server in whose name "
+			       "another one has begun since, and which has stopped: remove it when "
+			       "the longest lease is over, and begin only if that one has ended",
+			       e->p.state);
 	e->later[f->host] = e->born;
 	for (uint32_t n = 0; n < f->local_nodes; n++)
 		memcpy(f->memory + n * f->f.node_bytes + VB_BORN_AT, &e->born, sizeof(e->born));
+	return 0;
 }
 
 /* ---- what becomes of the earlier one ---- */
@@ -129,6 +137,8 @@ static void stop(struct net_fabric *f, uint64_t later)
 	if (e->replaced)
 		return;
 	e->replaced = true;
+	/* In its state, if it has one: it does not begin again with that where nobody would tell it. */
+	e->later[f->host] = later;
 	vb_error("another server has begun in the name of this one, server %u, %" PRIu64
 		 " ms after it (or this machine's calendar is behind, and this one is the later): "
 		 "this one grants nothing any more, and nobody reaches its nodes; end it",

@@ -297,7 +297,7 @@ static int open_as(struct net_fabric *f, const struct vb_fabric_params *p, const
 
 	err = get_memory(f);
 	if (err == 0 && f->elastic != NULL)
-		net_later_begin(f);
+		err = net_later_begin(f);
 	if (err == 0)
 		err = core_new(f);
 	if (err == 0)
