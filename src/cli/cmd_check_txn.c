@@ -111,7 +111,7 @@ static int add_list(struct vb_check *s, const struct vb_cc_ops *const *list)
 
 	for (; *list != NULL && err == 0; list++)
 		if ((vb_cc_takes(*list, opts.hybrid) || !strcmp(opts.hybrid, "all")) &&
-		    (!opts.copies || vb_cc_copies(*list)) && (!opts.far || vb_cc_far(*list)))
+		    (!opts.copies || !vb_cc_at_home(*list)) && (!opts.far || !vb_cc_at_home(*list)))
 			err = add_cc(s, *list);
 	return err;
 }
@@ -137,10 +137,10 @@ static int add(struct vb_check *s, const char *name)
 	if (!strcmp(name, "planted"))
 		return add_list(s, vb_planted_ccs);
 	cc = vb_cc_find(name);
-	if (cc != NULL && opts.copies && !vb_cc_copies(cc))
+	if (cc != NULL && opts.copies && vb_cc_at_home(cc))
 		return vb_fail(-EINVAL, "--copies: '%s' has no copies of its logs; leave it out",
 			       name);
-	if (cc != NULL && opts.far && !vb_cc_far(cc))
+	if (cc != NULL && opts.far && vb_cc_at_home(cc))
 		return vb_fail(-EINVAL,
 			       "--far: '%s' is not for clients of an elastic cluster; leave it "
 			       "out",

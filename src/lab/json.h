@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Results as JSON files: the head that every result has, and a file that is either whole or not
- * there.
+ * Results as JSON files: the head that every result has, and a file that is there whole or not at all.
  *
  * A run may take minutes, so the path is tried before it starts: vb_json_out_open makes the
  * temporary file beside it; commit writes, syncs and renames.  An earlier result of the same name

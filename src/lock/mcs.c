@@ -16,8 +16,7 @@
  *   YOURS      to the successor: the lock is handed over       (C.flag of the paper)
  *
  *   Promises   exclusive only, FIFO: nobody overtakes a client whose swap is done.  Does not
- *              survive the death of a holder or waiter: the clients behind the dead one wait for
- *              ever.
+ *              survive the death of a holder or waiter: who is behind the dead one waits for ever.
  *
  * Departs from the paper (why: doc/locks/mcs.md):
  *   - the word and each message bear the number of the claim, since a network may repeat a message;

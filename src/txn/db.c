@@ -116,14 +116,14 @@ int vb_cc_code(const struct vb_cc_ops *cc, const char *code, const char *or_say,
 	for (unsigned i = 0; i < cc->n_stages; i++)
 		snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
 			 i > 0 ? ", " : "", cc->stages[i].name);
-	if (strlen(code) < cc->n_stages || strlen(code) > cc->n_stages + vb_cc_copies(cc) ||
+	if (strlen(code) < cc->n_stages || strlen(code) > cc->n_stages + !vb_cc_at_home(cc) ||
 	    strspn(code, "01") != strlen(code))
 		return vb_fail(-EINVAL,
 			       "hybrid code '%s': '%s' has %u stages (%s), so its codes are %u "
 			       "digits, each 0 (one-sided) or 1 (RPC)%s%s",
 			       code, cc->name, cc->n_stages, names, cc->n_stages,
-			       vb_cc_copies(cc) ? ", and one more for the log if that has copies"
-						: "",
+			       !vb_cc_at_home(cc) ? ", and one more for the log if that has copies"
+						  : "",
 			       or_say);
 	for (unsigned i = 0; code[i] != '\0'; i++)
 		*by_rpc |= (uint32_t)(code[i] - '0') << i;
@@ -283,7 +283,7 @@ static int check_copies(const struct vb_fabric *f, const struct vb_cc_ops *cc,
 	if (p->no_recovery)
 		return vb_fail(-EINVAL, "without recovery there is no log to have copies of "
 					"(copies, no_recovery)");
-	if (!vb_cc_copies(cc))
+	if (vb_cc_at_home(cc))
 		return vb_fail(-EOPNOTSUPP,
 			       "'%s' has no copies of its logs (`verbena list`): what becomes of "
 			       "its transactions stands in their own nodes' memory alone; open it "
@@ -294,7 +294,7 @@ static int check_copies(const struct vb_fabric *f, const struct vb_cc_ops *cc,
 
 int vb_far_check(const struct vb_db *db)
 {
-	if (vb_cc_far(db->cc))
+	if (!vb_cc_at_home(db->cc))
 		return 0;
 	return vb_fail(-EOPNOTSUPP,
 		       "'%s' is not for clients of an elastic cluster: what others must know of "

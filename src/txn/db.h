@@ -53,8 +53,7 @@ struct vb_db_header {
 	uint64_t magic, layout;
 	vb_peer server; /* of the node; 0: none */
 	uint64_t part;  /* drawn when this was made; 0 where nothing comes back: parts.c */
-	uint64_t
-		whole; /* of the parts of all nodes, from when they were first there together; 0: not yet */
+	uint64_t whole; /* of all nodes' parts, since they were first there together; else 0 */
 	uint64_t unused[3];
 };
 _Static_assert(sizeof(struct vb_db_header) == 64, "one line");

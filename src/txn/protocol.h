@@ -346,17 +346,11 @@ static inline bool vb_cc_installs(const struct vb_cc_ops *cc)
 	return cc->caps & VB_CC_INSTALLS;
 }
 
-/* Whether it is committed, its status word says: then copies of its log can, too (txn/copies.c). */
-static inline bool vb_cc_copies(const struct vb_cc_ops *cc)
+/* If not, its logs can have copies (txn/copies.c), and a coordinator's places be another process's (txn/adopt.c): what
+ * stands there is changed by atomics and logs alone, and its status word says whether it is committed. */
+static inline bool vb_cc_at_home(const struct vb_cc_ops *cc)
 {
-	return !(cc->caps & VB_CC_AT_HOME);
-}
-
-/* A coordinator's places may be another process's (txn/adopt.c): what stands there is changed by atomics and logs
- * alone. */
-static inline bool vb_cc_far(const struct vb_cc_ops *cc)
-{
-	return !(cc->caps & VB_CC_AT_HOME);
+	return cc->caps & VB_CC_AT_HOME;
 }
 
 static inline bool vb_cc_sequenced(const struct vb_cc_ops *cc)

@@ -233,6 +233,17 @@ static inline pid_t child(void)
 	return pid;
 }
 
+static inline pid_t client(struct world *w, void (*body)(struct world *w))
+{
+	pid_t pid = child();
+
+	if (pid == 0) {
+		body(w);
+		_exit(0);
+	}
+	return pid;
+}
+
 static inline void ended(pid_t pid)
 {
 	int status = -1;

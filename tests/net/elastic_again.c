@@ -215,17 +215,6 @@ static void bystander(struct world *w)
 	MUST_BE(0, vb_fabric_close(f));
 }
 
-static pid_t client(struct world *w, void (*body)(struct world *w))
-{
-	pid_t pid = child();
-
-	if (pid == 0) {
-		body(w);
-		_exit(0);
-	}
-	return pid;
-}
-
 static void begins_again(unsigned which)
 {
 	struct world w;

@@ -4,9 +4,7 @@
  * later one gives the former up and tells it, and it stops; where nobody can hear, both grant, and a fencing token says
  * who is the later.  Here the former one's port is closed under it, which is what its clients see of that.
  */
-#include <sys/stat.h>
-
-#include "elastic.h"
+#include "elastic_state.h"
 
 #define LEASE_NS (100 * MS)
 #define PATIENT  ",bound=50ms,settle=300ms,linger=500ms"
@@ -71,17 +69,6 @@ static void each(struct world *w, unsigned i, struct vb_fabric *f)
 	}
 	if (vb_node_gone(f, (uint16_t)i))
 		set(&w->b->step[3], 1);
-}
-
-static pid_t client(struct world *w, void (*body)(struct world *w))
-{
-	pid_t pid = child();
-
-	if (pid == 0) {
-		body(w);
-		_exit(0);
-	}
-	return pid;
 }
 
 struct taker {
@@ -164,27 +151,39 @@ static pid_t move_name(struct world *w)
 	return former;
 }
 
+/* A client is there by the server whose name then moves, the last: it has come when step[4] is 1.  The former server. */
+static pid_t takes_a_name(struct world *w, unsigned servers, uint16_t home,
+			  void (*body)(struct world *w), pid_t *pid)
+{
+	lock = "dslr";
+	server_each = each;
+	world_open(w, servers, PATIENT);
+	set(&w->b->word[1], home);
+	servers_start(w, serve);
+	*pid = client(w, body);
+	await(get(&w->b->step[4]) == 1);
+	return move_name(w);
+}
+
+static void former_ends(struct world *w, pid_t former)
+{
+	set(&w->b->stop[w->servers - 1], 1);
+	ended(former);
+	world_close(w);
+	server_each = NULL;
+}
+
 static void told(uint16_t home)
 {
 	struct world w;
 	pid_t pid, former;
 
-	lock = "dslr";
-	server_each = each;
-	world_open(&w, 2, PATIENT);
-	set(&w.b->word[1], home);
-	servers_start(&w, serve);
-	pid = client(&w, goes_on);
-	await(get(&w.b->step[4]) == 1);
-	former = move_name(&w);
+	former = takes_a_name(&w, 2, home, goes_on, &pid);
 	/* Its client hears from the other server, and it from its client. */
 	ended(pid);
 	await(get(&w.b->step[3]));
 	ended(client(&w, comes_new));
-	set(&w.b->stop[1], 1);
-	ended(former);
-	world_close(&w);
-	server_each = NULL;
+	former_ends(&w, former);
 }
 
 static void test_told(void **state)
@@ -232,18 +231,9 @@ static void test_place(void **state)
 	pid_t pid, former;
 
 	(void)state;
-	lock = "dslr";
-	server_each = each;
-	world_open(&w, 2, PATIENT);
-	servers_start(&w, serve);
-	pid = client(&w, goes_on_with_the_later);
-	await(get(&w.b->step[4]) == 1);
-	former = move_name(&w);
+	former = takes_a_name(&w, 2, 0, goes_on_with_the_later, &pid);
 	ended(pid);
-	set(&w.b->stop[1], 1);
-	ended(former);
-	world_close(&w);
-	server_each = NULL;
+	former_ends(&w, former);
 }
 
 /* ---- told while a connection begins ---- */
@@ -348,21 +338,12 @@ static void test_unheard(void **state)
 	pid_t pid, former;
 
 	(void)state;
-	lock = "dslr";
-	server_each = each;
-	world_open(&w, 1, PATIENT);
-	servers_start(&w, serve);
-	pid = client(&w, holds_on);
-	await(get(&w.b->step[4]) == 1);
-	former = move_name(&w);
+	former = takes_a_name(&w, 1, 0, holds_on, &pid);
 	ended(client(&w, comes_beside));
 	set(&w.b->step[5], 1);
 	ended(pid);
 	assert_int_equal(get(&w.b->step[3]), 0);
-	set(&w.b->stop[0], 1);
-	ended(former);
-	world_close(&w);
-	server_each = NULL;
+	former_ends(&w, former);
 }
 
 /* ---- who met the later one first ---- */
@@ -465,17 +446,11 @@ static void test_stays_stopped(void **state)
 {
 	struct vb_fabric *f;
 	struct world w;
-	char path[96];
 	pid_t pid;
 
 	(void)state;
 	server_each = knows_a_later;
-	world_open(&w, 2, PATIENT);
-	w.states = true;
-	for (unsigned i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/s%u", w.dir, i);
-		assert_int_equal(mkdir(path, 0700), 0);
-	}
+	state_open_of(&w, 2, PATIENT);
 	servers_start(&w, NULL);
 	await(get(&w.b->step[5]));
 	server_kill(&w, 1);
@@ -491,13 +466,7 @@ static void test_stays_stopped(void **state)
 		_exit(0);
 	}
 	ended(pid);
-	for (unsigned i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/s%u/state", w.dir, i);
-		assert_int_equal(unlink(path), 0);
-		snprintf(path, sizeof(path), "%s/s%u", w.dir, i);
-		assert_int_equal(rmdir(path), 0);
-	}
-	world_close(&w);
+	state_close(&w);
 	server_each = NULL;
 }
 

@@ -4,9 +4,7 @@
  * by who comes new, and to coordinators that were open when it happened.  One whose servers come back with their states
  * is as it was, and one that all servers have made anew is another.
  */
-#include <sys/stat.h>
-
-#include "elastic.h"
+#include "elastic_state.h"
 #include "txn/db.h"
 
 #define ACCOUNTS 8u
@@ -151,17 +149,6 @@ static void finds_it_refused(struct world *w)
 	MUST_BE(-ESTALE, err);
 	names(said, (unsigned)get(&w->b->word[4]) - 1);
 	MUST_BE(0, vb_fabric_close(f));
-}
-
-static pid_t client(struct world *w, void (*body)(struct world *w))
-{
-	pid_t pid = child();
-
-	if (pid == 0) {
-		body(w);
-		_exit(0);
-	}
-	return pid;
 }
 
 /* ---- with a coordinator open ---- */
@@ -327,47 +314,35 @@ static void test_silent(void **state)
 
 /* ---- with states ---- */
 
-static void state_path(const struct world *w, unsigned i, const char *name, char path[96])
+static void path_of(const struct world *w, unsigned i, const char *name, char path[96])
 {
 	snprintf(path, 96, "%s/s%u/%s", w->dir, i, name);
 }
 
 static void states_open(struct world *w)
 {
-	char path[96];
-
-	world_open(w, 2, ",bound=500ms,linger=20s,settle=1ms");
-	w->states = true;
-	for (unsigned i = 0; i < w->servers; i++) {
-		state_path(w, i, "", path);
-		assert_int_equal(mkdir(path, 0700), 0);
-	}
+	state_open_of(w, 2, ",bound=500ms,linger=20s,settle=1ms");
 }
 
 static void states_close(struct world *w)
 {
-	static const char *const all[] = {"state", "old", "older", ""};
+	static const char *const moved[] = {"old", "older"};
 	char path[96];
 
-	for (unsigned i = 0; i < w->servers; i++) {
-		set(&w->b->stop[i], 1);
-		if (w->pid[i] != 0)
-			ended(w->pid[i]);
-		w->pid[i] = 0;
-		for (unsigned k = 0; k < VB_ARRAY_SIZE(all); k++) {
-			state_path(w, i, all[k], path);
-			(void)(*all[k] != '\0' ? unlink(path) : rmdir(path));
+	for (unsigned i = 0; i < w->servers; i++)
+		for (unsigned k = 0; k < VB_ARRAY_SIZE(moved); k++) {
+			path_of(w, i, moved[k], path);
+			(void)unlink(path);
 		}
-	}
-	world_close(w);
+	state_close(w);
 }
 
 static void moves(struct world *w, unsigned i, const char *from, const char *to)
 {
 	char a[96], b[96];
 
-	state_path(w, i, from, a);
-	state_path(w, i, to, b);
+	path_of(w, i, from, a);
+	path_of(w, i, to, b);
 	assert_int_equal(rename(a, b), 0);
 }
 

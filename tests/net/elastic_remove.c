@@ -17,17 +17,6 @@ static struct vb_lock_space_params locks(void)
 	return (struct vb_lock_space_params){.lock = "cas", .locks = LOCKS, .servers = nodes};
 }
 
-static pid_t client(struct world *w, void (*body)(struct world *w))
-{
-	pid_t pid = child();
-
-	if (pid == 0) {
-		body(w);
-		_exit(0);
-	}
-	return pid;
-}
-
 /* Opens the space and closes it, and removes it: as word[0] says. */
 static void remover(struct world *w)
 {

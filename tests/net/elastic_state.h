@@ -59,17 +59,6 @@ static inline void again(struct world *w, with_fn with)
 	begins_again(w, 0, with);
 }
 
-static inline pid_t client(struct world *w, void (*body)(struct world *w))
-{
-	pid_t pid = child();
-
-	if (pid == 0) {
-		body(w);
-		_exit(0);
-	}
-	return pid;
-}
-
 /* A call that a cut link may refuse. */
 #define UNTIL_0(ep, call)                                                                          \
 	do {                                                                                       \

@@ -4,9 +4,8 @@
  * free and what they had committed is done within a bound; their places are others' then.  The accounts' sum is kept,
  * also while servers with a state begin again.
  */
-#include <sys/stat.h>
 
-#include "elastic.h"
+#include "elastic_state.h"
 #include "txn/db.h"
 
 #define ACCOUNTS 8u
@@ -152,17 +151,6 @@ static void transfer_some(struct teller *c, unsigned n)
 		c->to = (c->from + 1 + (x >> 50) % (ACCOUNTS - 1)) % ACCOUNTS;
 		run(c, transfer);
 	}
-}
-
-static pid_t client(struct world *w, void (*body)(struct world *w))
-{
-	pid_t pid = child();
-
-	if (pid == 0) {
-		body(w);
-		_exit(0);
-	}
-	return pid;
 }
 
 /* ---- come, commit, go ---- */
@@ -466,19 +454,13 @@ static void loads(struct world *w)
 
 static void test_restarts(void **state)
 {
-	char path[96];
 	struct world w;
 	pid_t pid[3];
 
 	(void)state;
 	protocol = "silo";
 	coordinators = 4;
-	world_open(&w, 2, ",bound=500ms,linger=20s");
-	w.states = true;
-	for (unsigned i = 0; i < w.servers; i++) {
-		snprintf(path, sizeof(path), "%s/s%u", w.dir, i);
-		assert_int_equal(mkdir(path, 0700), 0);
-	}
+	state_open_of(&w, 2, ",bound=500ms,linger=20s");
 	servers_start(&w, serve_bank);
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(pid); i++)
 		pid[i] = client(&w, loads);
@@ -495,17 +477,7 @@ static void test_restarts(void **state)
 	set(&w.b->step[0], 1);
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(pid); i++)
 		ended(pid[i]);
-	for (unsigned i = 0; i < w.servers; i++) {
-		static const char *const names[] = {"lock", "state"};
-
-		for (unsigned k = 0; k < VB_ARRAY_SIZE(names); k++) {
-			snprintf(path, sizeof(path), "%s/s%u/%s", w.dir, i, names[k]);
-			(void)unlink(path);
-		}
-		snprintf(path, sizeof(path), "%s/s%u", w.dir, i);
-		assert_int_equal(rmdir(path), 0);
-	}
-	world_close(&w);
+	state_close(&w);
 }
 
 int main(void)

@@ -180,7 +180,6 @@ static int intrude(void *arg)
 
 /* ---- life ---- */
 
-/* And what is complete when it is posted, of the fabric. */
 int explore_open_rings(struct explore *x)
 {
 	static const struct vb_task_params pump = {.name = "pump", .daemon = true};

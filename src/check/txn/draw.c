@@ -345,7 +345,7 @@ static void draw_copies(const struct vb_cc_ops *cc, struct vb_txn_draw *d, bool 
 
 	vb_rng_seed(r, d->seed, COPY_STREAM);
 	drawn = vb_rng_chance(r, 0.25);
-	if (!vb_cc_copies(cc) || !d->recovery || d->memory || vb_txn_draw_is_beyond(d) ||
+	if (vb_cc_at_home(cc) || !d->recovery || d->memory || vb_txn_draw_is_beyond(d) ||
 	    !(drawn || always))
 		return;
 	d->copies = (unsigned)vb_draw_between(r, 1, 3);
@@ -367,7 +367,7 @@ void vb_txn_draw_far(const struct vb_cc_ops *cc, struct vb_txn_draw *d)
 	struct vb_rng r;
 
 	vb_rng_seed(&r, d->seed, FAR_STREAM);
-	d->far = vb_cc_far(cc) && !d->memory;
+	d->far = !vb_cc_at_home(cc) && !d->memory;
 	/* Of one node alone they would be at home. */
 	if (d->far && d->nodes > 1 && !d->calm && !vb_txn_draw_is_beyond(d) &&
 	    vb_rng_chance(&r, 0.6))

@@ -41,7 +41,8 @@ enum net_control_kind {
 	CONTROL_TAKE,   /* by the peer in `bytes` (control_take) */
 	CONTROL_REMOVE, /* of the node the region with the id in `bytes` */
 	CONTROL_USED,   /* is it held? */
-	CONTROL_LATER, /* of elastic clusters: what is known of when servers have begun (later.c) */
+	/* When servers have begun, as far as it is known (later.c). */
+	CONTROL_LATER,
 };
 #define CONTROL_VERSION 2
 
@@ -198,8 +199,9 @@ int net_ask_on_thread(struct net_fabric *f, const struct control_ask *question,
 
 /* A question about regions that come and go, for this host, is answered; false: it is none. */
 bool net_hold_control(struct net_fabric *f, uint32_t from, const void *data, size_t bytes);
-/* What a host held nobody holds any more: it has ended. */
-void net_hold_drop(struct net_fabric *f, uint32_t host);
+/* A host has ended: what it held nobody holds any more.  What it has made stays, and is nobody's: to who has its place
+ * next, nothing of it is fresh. */
+void net_hold_disown(struct net_fabric *f, uint32_t host);
 /* Of a state: nor what is held by no host that there may be, as what was being dropped when its process ended. */
 void net_hold_drop_strange(struct net_fabric *f);
 

@@ -26,8 +26,8 @@ struct card {
 	uint8_t id[NET_ID];
 	uint64_t place; /* to a client: the number of its place */
 	uint64_t linger_ns;
-	uint64_t born,
-		known; /* of a server: when it has begun; to one: what is known of its name */
+	uint64_t born;  /* of a server: when it has begun */
+	uint64_t known; /* to a server: the latest of its name */
 };
 _Static_assert(sizeof(struct card) == NET_CARD && NET_CARD <= NET_CONTROL_MAX, "a card fits");
 
@@ -116,14 +116,14 @@ int net_elastic_resume(struct net_fabric *f)
 	if (!net_state_resumed(f))
 		return 0;
 	/* It counts its questions anew, so that none of it is one that has been answered. */
-	net_later_disown(f, f->host);
+	net_hold_disown(f, f->host);
 	net_hold_drop_strange(f);
 	for (uint32_t i = 0; i < e->p.clients; i++) {
 		const struct net_state_member *was = &e->state->member[i];
 		struct net_member *m = &e->member[i];
 
 		if (!was->used) {
-			net_later_disown(f, f->hosts + i);
+			net_hold_disown(f, f->hosts + i);
 			continue;
 		}
 		/* As if the connection had been lost: boxes are of a turn before. */
@@ -433,7 +433,7 @@ static void bury(struct net_fabric *f, uint32_t host)
 	m->used = false;
 	net_state_member(f, host - f->hosts);
 	net_box_free_all(f, m);
-	net_later_disown(f, host);
+	net_hold_disown(f, host);
 	f->elastic->members--;
 	f->t->host_gone(f, host);
 	vb_info("client %u is gone: its place is free again", net_elastic_number(f, host));

@@ -198,8 +198,6 @@ uint64_t net_elastic_now(struct net_fabric *f, uint64_t now, uint64_t *error_ns)
 
 /* The calendar: when a server begins that comes back empty. */
 uint64_t net_later_now(void);
-/* What the host has made stays, and is nobody's. */
-void net_later_disown(struct net_fabric *f, uint32_t host);
 /* Another one is where the server was, and this process goes on with it. */
 void net_later_replaced(struct net_fabric *f, uint32_t host);
 /* Its memory is there.  0; -ESTALE, said: it is the state of one that has stopped. */

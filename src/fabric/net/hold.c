@@ -104,13 +104,20 @@ static void let_go(struct net_fabric *f, uint32_t from, uint64_t number)
 			drop(f, &c->hold[i--]);
 }
 
-void net_hold_drop(struct net_fabric *f, uint32_t host)
+void net_hold_disown(struct net_fabric *f, uint32_t host)
 {
 	struct net_core *c = f->core;
 
 	for (unsigned i = 0; i < c->n_holds; i++)
 		if (c->hold[i].host == host)
 			drop(f, &c->hold[i--]);
+	for (uint32_t n = 0; n < f->local_nodes; n++) {
+		struct net_node *d = &c->node[n];
+
+		for (unsigned i = 0; i < d->used; i++)
+			if (d->region[i].maker == host)
+				d->region[i].maker = NET_NOBODY;
+	}
 }
 
 void net_hold_drop_strange(struct net_fabric *f)

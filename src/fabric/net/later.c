@@ -70,26 +70,12 @@ int net_later_begin(struct net_fabric *f)
 
 /* ---- what becomes of the earlier one ---- */
 
-/* What the place has made stays, and is nobody's: to who has it next, nothing of it is fresh.  What it held is held
- * no more. */
-void net_later_disown(struct net_fabric *f, uint32_t host)
-{
-	net_hold_drop(f, host);
-	for (uint32_t n = 0; n < f->local_nodes; n++) {
-		struct net_node *d = &f->core->node[n];
-
-		for (unsigned i = 0; i < d->used; i++)
-			if (d->region[i].maker == host)
-				d->region[i].maker = NET_NOBODY;
-	}
-}
-
 void net_later_replaced(struct net_fabric *f, uint32_t host)
 {
 	struct net_former *former = &f->elastic->former[host];
 
 	memcpy(former->id[former->n++ % NET_FORMER], f->elastic->seen[host], NET_ID);
-	net_later_disown(f, host);
+	net_hold_disown(f, host);
 	if (!f->elastic->met[host])
 		return; /* nothing that it had was known here */
 	vb_warn("server %u has begun again, and lost what it had: this process goes on with it, "

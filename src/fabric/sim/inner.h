@@ -309,15 +309,11 @@ uint64_t sim_fault_wire(struct sim *s, uint16_t a, uint16_t b, uint64_t at);
 /* Whether a verb from a to b that is posted now is refused. */
 bool sim_fault_refuses(const struct sim *s, uint16_t a, uint16_t b);
 
-/* ---- flight.c: from the doorbell to the end ---- */
-
-void sim_arrive(struct sim *s, struct sim_op *op);
+/* ---- pool.c: where operations come from ---- */
 
 void sim_pool_destroy(struct sim *s);
 /* After a fork: nothing is in flight any more. */
 void sim_pool_forget(struct sim *s);
-/* Puts the operation's next stage at a time; never before the next ns. */
-void sim_at(struct sim *s, struct sim_op *op, enum sim_stage stage, uint64_t at_ns);
 struct sim_op *sim_op_get(struct sim *s, struct sim_ep *ep); /* NULL: out of memory (said) */
 void sim_op_put(struct sim *s, struct sim_op *op);
 /* Nobody waits any more for what this endpoint has posted: from here on nothing in flight points to
@@ -329,6 +325,12 @@ void sim_ops_drop(struct sim *s, const struct sim_ep *ep);
 void sim_ops_lose(struct sim *s, uint16_t node, uint64_t to);
 /* Of this endpoint, to that node. */
 void sim_ops_refuse(struct sim *s, const struct sim_ep *ep, uint16_t node);
+
+/* ---- flight.c: from the doorbell to the end ---- */
+
+void sim_arrive(struct sim *s, struct sim_op *op);
+/* Puts the operation's next stage at a time; never before the next ns. */
+void sim_at(struct sim *s, struct sim_op *op, enum sim_stage stage, uint64_t at_ns);
 void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns);
 /* All of it at once, and the verb has what comes of it. */
 void sim_land_now(struct sim *s, struct sim_op *op, struct vb_verb *v);

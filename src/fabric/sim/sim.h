@@ -76,9 +76,9 @@ bool vb_sim_ep_disowned(const struct vb_ep *ep);
  * that is there.  Before endpoints are opened. */
 void vb_sim_as_memory(struct vb_fabric *f);
 /*
- * Verbs to the memory of a client's own node (VB_CAP_NEAR_INLINE), or all and messages too (VB_CAP_INLINE), are complete
- * when vb_post returns, and nothing of the wire befalls them.  A verb's bound is what it was.  Before endpoints are
- * opened.
+ * Verbs to the memory of a client's own node (VB_CAP_NEAR_INLINE), or all and messages too (VB_CAP_INLINE), are
+ * complete when vb_post returns, and nothing of the wire befalls them.  A verb's bound is what it was.
+ * Before endpoints are opened.
  */
 struct vb_sim_near {
 	bool all;

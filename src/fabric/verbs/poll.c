@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Completions.
+ * Completions, and what they end.
  *
  * A completion in good order ends all requests of its queue pair up to its own.  The first one in
  * error does too: what stands before it was done, itself failed as it says, and what stands behind

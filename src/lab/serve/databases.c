@@ -89,7 +89,7 @@ static int check_protocol(const struct vb_serve_db *d)
 			       "database '%s': no protocol is called '%s'; `verbena list` shows "
 			       "them all",
 			       d->name, d->cc);
-	if (!vb_cc_far(cc))
+	if (vb_cc_at_home(cc))
 		return vb_fail(-EINVAL,
 			       "database '%s': '%s' is not for clients of an elastic cluster, "
 			       "and nobody else could use it; take another protocol",

@@ -203,8 +203,7 @@ int dslr_try(struct vb_lock_client *me, struct vb_claim *c, const struct dslr_wo
 	     uint64_t add);
 
 /*
- * An acquire, given how to draw a ticket: `add` is what the FAA adds.  Uncontended it is the FAA
- * alone.
+ * An acquire, given how to draw a ticket: `add` is what the FAA adds.  Uncontended it is no more.
  */
 static inline int dslr_draw_until_granted(struct vb_lock_client *me, struct vb_claim *c,
 					  const struct dslr_word_ops *ops, uint64_t add,

@@ -16,8 +16,7 @@
  *   try       1 READ + 1 CAS
  *
  *   Promises  shared, exclusive and update; first come, first served (bypass 0 while nobody is
- *             thrown out); survives the death of holders and waiters, as dslr.  No token of its
- *             own.
+ *             thrown out); survives the death of holders and waiters, as dslr.  It has no token.
  *
  * A client that may write, at once (exclusive) or later (update), is a *writer* and draws a ticket
  * from max_W.  The turn of a ticket comes

@@ -225,7 +225,7 @@ static int plan_load(struct vb_tbench_plan *p)
 /* Of a hybrid code. */
 static unsigned digits_of(const struct vb_tbench_plan *p, const struct vb_cc_ops *cc)
 {
-	return cc->n_stages + (p->o.copies != 0 && vb_cc_copies(cc));
+	return cc->n_stages + (p->o.copies != 0 && !vb_cc_at_home(cc));
 }
 
 static int add_run(struct vb_tbench_plan *p, const struct vb_cc_ops *cc, uint32_t code)
