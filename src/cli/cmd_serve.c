@@ -53,6 +53,6 @@ const struct vb_command vb_command_serve = {
 	.words = "SPACE|DATABASE|TABLE...",
 	.example = "verbena serve --servers a:7000+b:7000+c:7000 --as 2 --key /etc/verbena.key "
 		   "orders:lock=dslr,locks=1m,servers=3,fencing",
-	.ends = VB_ENDS(VB_EXIT_BUSY) | VB_ENDS(VB_EXIT_RESOURCES),
+	.ends = VB_ENDS(VB_EXIT_BUSY) | VB_ENDS(VB_EXIT_RESOURCES) | VB_ENDS(VB_EXIT_STALE),
 	.see = "elastic.md, operating.md, security.md",
 };

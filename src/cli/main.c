@@ -100,8 +100,9 @@ static void overview(FILE *to)
 		"\nverbena COMMAND --help shows a command's options, verbena list the locks and "
 		"fabrics.\nSizes take k, m, g (and ki, mi, gi), times ns, us, ms, s.\n\n"
 		"Exit codes: 0 done, 1 failed, 2 bad input, 3 a checker found a violation, "
-		"4 a lock was lost\nwith its holder, 5 in use, 6 does not fit, 130 interrupted "
-		"(with what was measured).\n");
+		"4 a lock was lost\nwith its holder, 5 in use, 6 does not fit, "
+		"7 a server whose place is another's, 130 interrupted\n(with what was "
+		"measured).\n");
 }
 
 /* Does the command's name stand at the start of argv?  The number of its words, or 0. */

@@ -120,6 +120,9 @@ static const struct {
 	 "stopped. What was measured until then is reported."},
 	{VB_EXIT_BUSY, "In use: a live process owns a segment of that name, for example."},
 	{VB_EXIT_RESOURCES, "Does not fit in memory or on disk."},
+	{VB_EXIT_STALE,
+	 "Another server has begun in the name of this one, or a part of its database is lost: to "
+	 "start it again by itself does harm, or no good."},
 	{VB_EXIT_INTERRUPTED,
 	 "Interrupted by SIGINT or SIGTERM; what was found until then is reported, and written "
 	 "if *--json* says where."},

@@ -28,6 +28,8 @@ int vb_exit_of(int err)
 	case ENOMEM:
 	case ENOSPC:
 		return VB_EXIT_RESOURCES;
+	case ESTALE:
+		return VB_EXIT_STALE;
 	default:
 		return VB_EXIT_FAILED;
 	}

@@ -15,6 +15,7 @@ enum vb_exit {
 	VB_EXIT_STALLED = 4,   /* a lock without recovery was lost with its holder; results stand */
 	VB_EXIT_BUSY = 5,      /* the resource is in use: a segment name, for example */
 	VB_EXIT_RESOURCES = 6, /* does not fit in memory or on disk */
+	VB_EXIT_STALE = 7,     /* a server that is not to begin again by itself: -ESTALE */
 	VB_EXIT_INTERRUPTED = 130, /* stopped by SIGINT or SIGTERM; what was measured is reported */
 };
 

@@ -252,6 +252,27 @@ is 'TERM ends a server of tables with 0' [ $? = 0 ]
 wait $second
 is 'and the other one' [ $? = 0 ]
 
+# What one that has come back empty had of the database is lost: to start it once more would help nobody.
+# shellcheck disable=SC2086
+start again1 --servers "$list" --as 1 $bank
+first=$pid
+# shellcheck disable=SC2086
+start again2 --servers "$list" --as 2 $bank
+second=$pid
+until_true 'both begin anew' ready again1
+until_true 'the other one, too' ready again2
+kill -9 $second
+wait $second
+# shellcheck disable=SC2086
+start empty --servers "$list" --as 2 $bank
+wait $pid
+is 'one of them that comes back empty ends with 7' [ $? = 7 ]
+is 'and says why' grep -q "database 'bank' is not whole: server 2" "$work/empty.err"
+unit=$(dirname "$0")/../../examples/verbena-serve@.service
+is 'with which a service manager lets it be' grep -qx 'RestartPreventExitStatus=7' "$unit"
+kill -TERM $first
+wait $first
+
 # ---- a service manager ----
 
 if command -v python3 >/dev/null; then
