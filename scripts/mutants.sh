@@ -15,6 +15,7 @@
 #	--jobs N          in so many copies at a time (1)
 #	--seeds N         seeds of each `check lock` (300); `check txn` has half as many, `check litmus` none
 #	--asks N          only the first N checkers of each
+#	--within S        none is begun later than S seconds after the start
 #	--out FILE        the results (build-mutants/results.tsv)
 #	--continue        go on with that file: leave out what was found, and ask only checkers that were not
 #	--all-found       a mutant that survives is an error
@@ -35,13 +36,13 @@ fail() {
 	exit 2
 }
 
-what=run only='' room='' quick='' jobs=1 seeds=300 asks=99 out='' go_on='' all_found='' dir=build-mutants
+what=run only='' room='' quick='' jobs=1 seeds=300 asks=99 within='' out='' go_on='' all_found='' dir=build-mutants
 positive() { # OPTION VALUE
 	[[ $2 =~ ^[1-9][0-9]{0,6}$ ]] || fail "$1 wants a number from 1 on, not '$2'"
 }
 while [ $# -gt 0 ]; do
 	case $1 in
-	--only | --room | --jobs | --seeds | --asks | --out | --dir)
+	--only | --room | --jobs | --seeds | --asks | --within | --out | --dir)
 		[ -n "${2-}" ] || fail "$1 wants a value"
 		;;
 	esac
@@ -54,6 +55,7 @@ while [ $# -gt 0 ]; do
 	--jobs) positive "$1" "$2" && jobs=$2 && shift ;;
 	--seeds) positive "$1" "$2" && seeds=$2 && shift ;;
 	--asks) positive "$1" "$2" && asks=$2 && shift ;;
+	--within) positive "$1" "$2" && within=$2 && shift ;;
 	--out) out=$2 && shift ;;
 	--dir) dir=$2 && shift ;;
 	--continue) go_on=yes ;;
@@ -426,6 +428,7 @@ work_off() { # WORKER
 	while IFS=$'\t' read -r id room class file quick list breaks; do
 		i=$((i + 1))
 		[ $((i % jobs)) = $(($1 % jobs)) ] || continue
+		[ -z "$within" ] || [ "$SECONDS" -lt "$within" ] || break
 		first=0
 		if [ -n "$go_on" ]; then
 			first=$(awk -F '\t' -v id="$id" '$1 == id { n = $4 == "survived" ? $8 : 99 } END { print n + 0 }' "$out")

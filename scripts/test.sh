@@ -267,19 +267,27 @@ stage_planted() {
 }
 
 # A few mistakes in our own locks and protocols, as somebody could make them, are each found by the
-# first checker that is asked.
+# first checker that is asked.  CI has an hour: on a slow machine the last of them are skipped.
 stage_mutants() {
-	local tsv=$out/mutants.tsv id verdict
+	local tsv=$out/mutants.tsv id verdict within=()
 	rm -f "$tsv"
-	CC=gcc scripts/mutants.sh --quick --asks 1 --dir "$out/mutants" --out "$tsv"
-	[ -s "$tsv" ] || record fail "mutants" "none was measured"
-	while IFS=$'\t' read -r id _ _ verdict _; do
-		if [ "$verdict" = found ]; then
-			record pass "$id is found"
-		else
-			record fail "$id is found" "$verdict"
-		fi
-	done <"$tsv"
+	if [ "$all" = all ]; then
+		within=(--within $((SECONDS - begin < 2940 ? 3000 - SECONDS + begin : 60)))
+	fi
+	CC=gcc scripts/mutants.sh --quick --asks 1 "${within[@]}" --dir "$out/mutants" --out "$tsv"
+	[ $? -le 1 ] || {
+		record fail "mutants" "they could not be measured"
+		return
+	}
+	while read -r id; do
+		verdict=$(awk -F '\t' -v id="$id" '$1 == id { print $4 }' "$tsv")
+		case $verdict in
+		found) record pass "$id is found" ;;
+		'') record skip "$id is found" "50 minutes are over before it: scripts/test.sh mutants" ;;
+		*) record fail "$id is found" "$verdict" ;;
+		esac
+	done < <(scripts/mutants.sh --quick --list | awk 'NF > 1 { print $1 }')
+	[ -s "$tsv" ] || [ "$all" = all ] || record fail "mutants" "none was measured"
 }
 
 # Not the suite death: what dies there dies in the suite sim, too, and in more ways.

@@ -32,7 +32,7 @@ is 'those of one room' [ "$(cut -d ' ' -f 1 "$work/out" | grep -vc '^silo-')" = 
 mutants --list --quick
 is 'some are for every day' [ "$(wc -l <"$work/out")" -ge 10 ]
 
-for bad in '--seeds 0' '--jobs many' '--asks -1'; do
+for bad in '--seeds 0' '--jobs many' '--asks -1' '--within soon'; do
 	# shellcheck disable=SC2086
 	mutants $bad
 	is "$bad: exit status 2" [ "$status" = 2 ]
