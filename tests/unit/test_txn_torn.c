@@ -2,8 +2,11 @@
 /*
  * Where verbs complete at once a record has no seal: who reads it without its lock must find out that
  * it was written meanwhile.  A READ is cut in two, and another's whole transaction comes between
- * the halves, whichever of them is read first; or a WRITE is, and another's READ.
+ * the halves, whichever of them is read first; or a WRITE is, and another's READ; or both are.
  */
+#include <pthread.h>
+#include <semaphore.h>
+
 #include "txn/db.h"
 #include "txn_api.h"
 
@@ -279,12 +282,143 @@ static void writes(void **state)
 		writes_at_level(state);
 }
 
+/* ---- both are torn: the second half of the READ, the rest of the writer, the first half ---- */
+
+static struct {
+	struct world *w;
+	struct vb_fabric_ops writes, reads;
+	vb_addr cut;
+	sem_t half_written, goes_on;
+	pthread_t writer;
+	bool to_tear, to_read, joined;
+	int err; /* the writer's */
+} both;
+
+static void goes_on(void)
+{
+	if (both.joined)
+		return;
+	sem_post(&both.goes_on);
+	pthread_join(both.writer, NULL);
+	both.joined = true;
+}
+
+static int write_half(struct vb_ep *ep, vb_addr a, const void *buf, uint32_t len)
+{
+	uint32_t first = (uint32_t)(both.cut - a);
+	int err;
+
+	if (!both.to_tear || a > both.cut || a + len <= both.cut || a + len > torn.end)
+		return torn.real->write(ep, a, buf, len);
+	both.to_tear = false;
+	err = first != 0 ? torn.real->write(ep, a, buf, first) : 0;
+	sem_post(&both.half_written);
+	sem_wait(&both.goes_on);
+	return err != 0 ? err
+			: torn.real->write(ep, a + first, (const char *)buf + first, len - first);
+}
+
+static int read_around(struct vb_ep *ep, vb_addr a, void *buf, uint32_t len)
+{
+	uint32_t first = (uint32_t)(both.cut - a);
+	int err;
+
+	if (!both.to_read || a > both.cut || a + len <= both.cut || a + len > torn.end)
+		return torn.real->read(ep, a, buf, len);
+	both.to_read = false;
+	err = torn.real->read(ep, both.cut, (char *)buf + first, len - first);
+	goes_on();
+	return err != 0 || first == 0 ? err : torn.real->read(ep, a, buf, first);
+}
+
+static void *write_by_halves(void *arg)
+{
+	const struct record r = {.value = both.cut, .other = both.cut};
+	struct vb_coordinator *c;
+
+	(void)arg;
+	both.err = vb_coordinator_open(both.w->db, 0, &c);
+	if (both.err != 0)
+		return NULL;
+	c->ep->ops = &both.writes;
+	tick(c);
+	both.err = vb_txn_begin(c);
+	if (both.err == 0)
+		both.err = vb_txn_write(c, both.w->t, KEY, &r);
+	if (both.err == 0)
+		both.err = vb_txn_commit(c);
+	vb_coordinator_close(c);
+	sem_post(&both.half_written);
+	return NULL;
+}
+
+/* While the first half is there, and its writer stands still with the lock.  False: it has written elsewhere. */
+static bool read_then(struct world *w, uint32_t cut)
+{
+	/* It waits for the writer in vain, if it waits. */
+	const struct vb_txn_params p = {.isolation = torn.reader.isolation, .timeout_ns = 2000000};
+	bool torn_here;
+	struct record r;
+	int err;
+
+	both.cut = torn.from + cut;
+	both.to_tear = true;
+	both.joined = false;
+	assert_int_equal(pthread_create(&both.writer, NULL, write_by_halves, NULL), 0);
+	sem_wait(&both.half_written);
+	torn_here = !both.to_tear;
+	must(vb_txn_begin_with(w->b, &p));
+	both.to_read = true;
+	err = vb_txn_read(w->b, w->t, KEY, &r);
+	both.to_read = false;
+	goes_on();
+	assert_int_equal(both.err, 0);
+	/* Of several versions it writes one, which the cut need not be in. */
+	if (torn_here)
+		sem_wait(&both.half_written);
+	else
+		sem_wait(&both.goes_on);
+	if (err == 0)
+		assert_int_equal(r.value, r.other);
+	else
+		assert_true(err == -EAGAIN || err == -ETIMEDOUT);
+	vb_txn_abort(w->b);
+	return torn_here;
+}
+
+static void reads_around_writes(void **state)
+{
+	for (unsigned level = 0; next_level(state, &level); level++) {
+		unsigned met = 0;
+		struct world w;
+
+		open_usual(&w, state, LONG_NS);
+		torn.from = vb_table_find(w.t, (uint16_t)vb_table_node(w.t, KEY), KEY);
+		torn.end = torn.from + w.t->layout.bytes;
+		torn.real = w.a->ep->ops;
+		both.w = &w;
+		both.writes = both.reads = *torn.real;
+		both.writes.write = write_half;
+		both.reads.read = read_around;
+		w.b->ep->ops = &both.reads;
+		must(sem_init(&both.half_written, 0, 0));
+		must(sem_init(&both.goes_on, 0, 0));
+		for (uint32_t cut = w.t->layout.record_at; cut < w.t->layout.bytes; cut += 8)
+			met += read_then(&w, cut);
+		assert_true(met > 0);
+		sem_destroy(&both.half_written);
+		sem_destroy(&both.goes_on);
+		close_world(&w);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct case_for_all cases[] = {
 		{"a torn read", reads},
 		{"a torn write", writes},
 		{"a torn read of what is undone", reads_and_undone},
+		{"a torn read around a torn write", reads_around_writes},
 	};
 	static const char *const fabrics[] = {"shm", NULL};
 	static struct CMUnitTest tests[TESTS_MAX];
