@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# usage: stopped.sh VERBENA shm|ucx
+# usage: stopped.sh VERBENA shm|tcp|ucx
 #
 # Each process of bench lock, bench txn and bench fabric, on that fabric, killed (KILL), stopped for good
 # (STOP), and for the one that was started also stopped for a while (PAUSE): the run ends by itself, names
@@ -85,7 +85,7 @@ settle() { # N FABRIC WORDS: how it ends; sets $status and $json
 	STOP-0)
 		is "$label: it stands" stands "$pid"
 		# shellcheck disable=SC2086
-		[ "$2-$judge" = ucx-judge_fabric ] || [ "$2" = shm ] || until_true "$label: the others end by themselves" gone $children
+		[ "$judge" = judge_fabric ] || [ "$2" = shm ] || until_true "$label: the others end by themselves" gone $children
 		kill -KILL "$pid"
 		;;
 	esac
@@ -109,7 +109,7 @@ settle() { # N FABRIC WORDS: how it ends; sets $status and $json
 		# Who had not come to the cluster yet has no name there but its rank.
 		is "$label: it is named" grep -qE "error: .*($(echo "$children" | sed -n "${which}p").*$3${early:+|missing: rank $which|process $which, where (it|node $which) lives, (is gone|has (not answered|taken no control message))})" "$work/err"
 		# What a network's processes are in then is left by each of them with a line of its own.
-		[ "$early-$2" = early-ucx ] || is "$label: once" [ "$(grep -c 'error: ' "$work/err")" = 1 ]
+		[ -n "$early" ] && [ "$2" != shm ] || is "$label: once" [ "$(grep -c 'error: ' "$work/err")" = 1 ]
 		;;
 	esac
 	is "$label: whole JSON" jq -e '.schema == 1' "$json"
@@ -210,18 +210,18 @@ fabric_shm() {
 	signals=KILL first=2 skipped=2
 	group shm 2 'bench fabric, a lock' judge_fabric fabric --only hot --repeat 1 --span 3s
 }
-fabric_ucx() {
+fabric_net() {
 	signals=PAUSE
-	group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 3
+	group $net 2 'bench fabric' judge_fabric fabric --only $net --repeat 3
 	signals='KILL STOP'
-	group ucx 2 'bench fabric' judge_fabric fabric --only ucx --repeat 101
+	group $net 2 'bench fabric' judge_fabric fabric --only $net --repeat 101
 }
 # A holder is stopped for longer than --stall-after: nobody says that the lock stands still.  Nor does who
 # goes on and first needs his connections again.
 holder() {
 	judge=judge_lock pause_s=4
 	launch 1 PAUSE 1 2 'bench lock, a holder' lock --lock cas --procs 3 --clients 4 --locks 1 --read-ratio 0 \
-		--hold 20ms --duration 10s --stall-after 3s --fabric ucx
+		--hold 20ms --duration 10s --stall-after 3s --fabric $net
 	strike 1
 	take 1
 	wait "$pid"
@@ -240,15 +240,16 @@ if [ "$2" = shm ]; then
 	exit 0
 fi
 
-why=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "ucx") | .absent // empty')
+net=$2
+why=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "'$net'") | .absent // empty')
 if [ -n "$why" ]; then
-	skip 'killed and stopped on ucx' "$why"
+	skip "killed and stopped on $net" "$why"
 	finish
 	exit 0
 fi
-beside locks ucx 2 --fabric-options bound=50ms
-beside transactions ucx 2 --procs 3 --fabric ucx --fabric-options bound=500ms
-beside fabric_ucx
+beside locks $net 2 --fabric-options bound=50ms
+beside transactions $net 2 --procs 3 --fabric $net --fabric-options bound=500ms
+beside fabric_net
 beside holder
 joined
 finish

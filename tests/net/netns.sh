@@ -1,8 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# usage: netns.sh VERBENA tcp|ucx
+#
 # A cluster of three machines, as far as the network goes: three network namespaces on one bridge, one
-# process of `verbena bench lock --lock all --fabric ucx` in each, and a link that is taken down for
-# a while and restored, again and again while they run.  The audit stays clean, the run ends with
+# process of `verbena bench lock` in each, on that fabric, with every lock (on ucx, which has the same engine
+# above it, one of each kind), and a link that is taken down for a while and restored, again and again while
+# they run.  The audit stays clean, the run ends with
 # results, and whoever was cut off has recovered.  Needs root; all that it makes lies in namespaces of
 # its own.
 . "$(dirname "$0")/../cli/lib.sh"
@@ -12,7 +15,12 @@ id=vb$$
 switch=$id-sw
 port=7531
 cut=2 # the namespace whose link is cut
-locks=$("$verbena" list --json 2>/dev/null | jq -r '.locks | length' 2>/dev/null)
+fabric=$2
+if [ "$fabric" = tcp ]; then
+	names=all locks=$("$verbena" list --json 2>/dev/null | jq -r '.locks | length' 2>/dev/null)
+else
+	names=cas,dslr,mcs,shiftlock,traditional,table locks=6
+fi
 # Opening, the runs, and for each a few cuts' worth of waiting; many times over for a slow machine.
 patience=$((120 + ${locks:-0} * 30))
 
@@ -27,7 +35,7 @@ cleanup() {
 }
 
 give_up() { # WHY
-	skip 'three network namespaces, every lock' "$1"
+	skip "three network namespaces, $fabric" "$1"
 	finish
 	exit 0
 }
@@ -35,8 +43,8 @@ give_up() { # WHY
 command -v jq >/dev/null || give_up 'jq is not installed'
 [ "$(id -u)" = 0 ] || give_up 'needs root (network namespaces)'
 command -v ip >/dev/null || give_up 'ip is not installed (package iproute2)'
-reason=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "ucx") | .absent // empty')
-[ -z "$reason" ] || give_up "ucx: $reason"
+reason=$("$verbena" list --json | jq -r '.fabrics[] | select(.name == "'$fabric'") | .absent // empty')
+[ -z "$reason" ] || give_up "$fabric: $reason"
 
 # The bridge has a namespace of its own, so that nothing of this machine's network is touched.
 net_up() {
@@ -59,7 +67,7 @@ head -c 48 /dev/urandom >"$work/key"
 chmod 600 "$work/key"
 
 start() { # I
-	timeout -k 5 $patience ip netns exec "$id-$1" "$verbena" bench lock --lock all --fabric ucx \
+	timeout -k 5 $patience ip netns exec "$id-$1" "$verbena" bench lock --lock $names --fabric $fabric \
 		--procs 3 --join 198.51.100.1:$port --bind "198.51.100.$1" --auth-key-file "$work/key" \
 		--clients 6 --locks 1k --duration 4s --lease 300ms --stall-after 3s \
 		--fabric-options bound=100ms --json "$work/$1.json" \
@@ -101,7 +109,7 @@ attempt() {
 	done
 }
 
-# UCX 1.13.1 may crash in its TCP transport when both ends connect anew at once (doc/cluster.md): such
+# On ucx alone: UCX 1.13.1 may crash in its TCP transport when both ends connect anew at once (doc/cluster.md): such
 # a run says nothing of us and is made again, with the next port, and is counted as skipped.  The kernel
 # must say so of each process of this attempt that crashed: a crash of ours, or one that the kernel's log
 # does not tell of, stands.
@@ -110,6 +118,7 @@ segfaults() { # SINCE: seconds after the machine's start; the log forgets its ol
 }
 ucx_crashed() {
 	local new crashed
+	[ "$fabric" = ucx ] || return 1
 	crashed=$(printf '%s\n' "${ends[@]}" | grep -cx 139)
 	[ "$crashed" -gt 0 ] || return 1
 	new=$(segfaults "$began" | grep -F verbena)
