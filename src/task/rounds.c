@@ -31,14 +31,15 @@ static inline void list_move_all(struct vb_list *to, struct vb_list *from)
 	vb_list_init(from);
 }
 
-/* True when the root's turn has come; what is left of the round is run when it gives way again. */
-static inline bool sched_round(struct vb_sched *s)
+/* True when the root's turn has come; what is left of the round is run when it gives way again.  Where nobody is
+ * ready the fabric is not looked at if the caller idles then, which looks, too. */
+static inline bool sched_round(struct vb_sched *s, bool idles)
 {
 	struct vb_list *it;
 
 	if (!s->face.is_virtual) {
 		s->face.now_ns = vb_clock_early_ns();
-		if (s->env->poll != NULL)
+		if (s->env->poll != NULL && !(idles && sched_quiet(s)))
 			s->env->poll(s);
 	}
 	vb_wheel_fire(s);
@@ -99,7 +100,7 @@ static int sched_deadlock(struct vb_sched *s)
 void vb_sched_root_wait(struct vb_sched *s)
 {
 	s->face.current = NULL;
-	while (!sched_round(s)) {
+	while (!sched_round(s, true)) {
 		if (sched_quiet(s) && vb_unlikely(sched_pass_time(s, VB_FOREVER) != 0)) {
 			/* There is nobody to tell: the only task that could go on is the caller. */
 			sched_deadlock(s);
@@ -133,7 +134,7 @@ bool vb_task_run_now(struct vb_task *t)
 
 bool vb_sched_turn(struct vb_sched *s)
 {
-	bool root = sched_round(s);
+	bool root = sched_round(s, false);
 
 	vb_assert(!root);
 	return !sched_quiet(s);
@@ -164,7 +165,7 @@ int vb_sched_rounds(struct vb_sched *s, const bool *stop, uint64_t until_ns)
 			if (vb_unlikely(err != 0))
 				return err == -EDEADLK ? sched_deadlock(s) : err;
 		}
-		sched_round(s);
+		sched_round(s, true);
 	}
 }
 

@@ -7,6 +7,7 @@
  * seen as a nap that was over, instead of as a little delay.
  */
 #include <pthread.h>
+#include <sched.h>
 
 #include "net_fake.h"
 
@@ -447,6 +448,7 @@ static void spins_by_wake(void **state)
 	struct net_env *env;
 	pthread_t thread;
 	uint32_t passes;
+	uint64_t end;
 
 	(void)state;
 	fake.local_hosts = 64;
@@ -463,11 +465,78 @@ static void spins_by_wake(void **state)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	/* One look before, one that arms and one after each sleep. */
 	assert_true(fake.passes - passes <= 8 * (fake_count(&fake.naps) + 2));
-	env->taken_until_ns = 0;
-	passes = fake.passes;
-	sleep_ms(5);
-	assert_true(fake.passes > passes + 4);
+	/* Unless somebody has it this very moment. */
+	end = vb_clock_ns() + FAKE_LONG_NS;
+	do {
+		env->taken_until_ns = 0;
+		env->spin_ns = 200000;
+		passes = fake.passes;
+		sleep_ms(1);
+	} while (fake.passes - passes < 20 && vb_clock_ns() < end);
+	assert_true(fake.passes - passes >= 20);
 	assert_int_equal(fake_count(&fake.yields), 0);
+	vb_ep_close(target);
+}
+
+/* Somebody who computes on this core: he and we have it in turns. */
+static void *computes(void *arg)
+{
+	const bool *stop = arg;
+
+	while (!__atomic_load_n(stop, __ATOMIC_RELAXED))
+		vb_cpu_relax();
+	return NULL;
+}
+
+static pthread_t on_this_core(void *(*run)(void *arg), void *arg)
+{
+	int core = sched_getcpu();
+	pthread_attr_t attr;
+	pthread_t thread;
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET((unsigned)core, &one);
+	assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof(one), &one), 0);
+	assert_int_equal(pthread_attr_init(&attr), 0);
+	assert_int_equal(pthread_attr_setaffinity_np(&attr, sizeof(one), &one), 0);
+	assert_int_equal(pthread_create(&thread, &attr, run, arg), 0);
+	pthread_attr_destroy(&attr);
+	return thread;
+}
+
+/* Whose core is taken while it spins is calm for a moment, and for longer if it is taken again and again. */
+static void calm_grows(void **state)
+{
+	uint64_t end = vb_clock_ns() + FAKE_LONG_NS, calm_ns = 0;
+	bool stop = false;
+	struct net_env *env;
+	pthread_t thread;
+	cpu_set_t all;
+
+	(void)state;
+	assert_int_equal(pthread_getaffinity_np(pthread_self(), sizeof(all), &all), 0);
+	fake.endless = false;
+	fake_open();
+	fake.f->spin_ns = 400000;
+	target = fake_ep(0);
+	env = vb_container_of(fake.f->core->threads.next, struct net_thread, in_core)->env;
+	assert_int_equal(env->calm_ns, 0);
+	thread = on_this_core(computes, &stop);
+	while (calm_ns < 4000000 && vb_clock_ns() < end) {
+		env->spin_ns = 400000;
+		assert_int_equal(vb_ep_sleep(target, 600000), 0);
+		if (env->calm_ns == calm_ns)
+			continue;
+		/* Or it was a while ago, and begins anew. */
+		assert_true(env->calm_ns == 500000 || env->calm_ns == 2 * calm_ns);
+		assert_true(env->taken_until_ns > vb_clock_ns() - 1000000000);
+		calm_ns = env->calm_ns;
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof(all), &all), 0);
+	assert_true(calm_ns >= 4000000);
 	vb_ep_close(target);
 }
 
@@ -693,6 +762,7 @@ int main(void)
 		FAKE(spins_then_sleeps),
 		FAKE(crowded_gives_way),
 		FAKE(spins_by_wake),
+		FAKE(calm_grows),
 		cmocka_unit_test(wake_is_measured),
 		FAKE(busy_descriptor),
 		FAKE(no_descriptor),

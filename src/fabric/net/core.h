@@ -123,6 +123,9 @@ struct net_env {
 	struct vb_list links; /* net_thread.in_env */
 	uint64_t spin_ns;
 	uint64_t taken_until_ns; /* the core has been taken away: no spinning before */
+	uint64_t calm_ns;        /* so long */
+	long cores_lost;         /* how often that has happened, as the kernel counts */
+	bool has_looked;         /* what has ended its wait */
 	bool woken; /* since it went idle a pass has made a task of this thread ready */
 };
 
@@ -164,6 +167,7 @@ struct net_core {
 	bool unflushed;            /* under the engine */
 	uint64_t last_pass_ns;     /* atomic */
 	struct net_thread *poller; /* atomic: who sleeps on the transport's descriptor */
+	bool helper_waits;         /* atomic: in net_wait_awake */
 	uint32_t awake;            /* atomic, futex: threads that do not sleep in idle; and for
 				    * ever one more when the fabric closes */
 	uint64_t sleeps;           /* atomic */

@@ -81,6 +81,8 @@ struct net_transport {
 	bool (*progress)(struct net_fabric *f);
 	/* Before sleeping on fd: 0, or -EBUSY if there is something to be seen. */
 	int (*arm)(struct net_fabric *f);
+	/* fd is readable as long as there is something to take in: nobody has to look before arm. */
+	bool level;
 	/* Sends a control message (NET_CONTROL_MAX bytes at most), ordered with nothing.  -EAGAIN:
 	 * no room now; -VB_EPEERGONE.  It may be lost with its connection. */
 	int (*control)(struct net_fabric *f, uint32_t host, const void *data, size_t bytes);
@@ -117,6 +119,7 @@ struct net_fabric {
 	bool coalesce; /* set by the transport from its options */
 	bool pinned;   /* set by the transport: the pages of `memory` are known to a card */
 	uint32_t verb_bytes_max; /* set by the transport: of one verb; longer ones are refused */
+	uint32_t awaited; /* atomic: messages that hosts have not answered yet (net_awaits) */
 	uint64_t spin_ns; /* set by the transport: see "Waiting"; 0: by the number of cores */
 	uint64_t wait_ns; /* set by the transport: how long a signalled verb may take before
 	                    * it is given up as unknown */
@@ -189,6 +192,12 @@ static inline uint64_t net_host_bytes(const struct net_fabric *f, uint32_t host)
 
 /* n signalled verbs of b are complete (their status and results are written).  Engine held. */
 void net_done(struct net_fabric *f, struct net_thread *owner, struct vb_batch *b, unsigned n);
+
+/* So many more messages have been sent that will be answered, or (negative) fewer wait for that.  Engine held. */
+static inline void net_awaits(struct net_fabric *f, int32_t more)
+{
+	__atomic_store_n(&f->awaited, f->awaited + (uint32_t)more, __ATOMIC_RELAXED);
+}
 
 /* A message for an endpoint of this host.  0; -EAGAIN: its ring is full; -VB_EPEERGONE: there is no
  * such endpoint.  Engine held.  `m` is untrusted but for its size. */

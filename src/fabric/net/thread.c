@@ -25,16 +25,20 @@
  *
  * Where the transport knows what waking costs (net_fabric.spin_ns, net/wake.c), a waiter goes by what
  * it sees instead: it spins for twice as long as a wake takes, and if two looks lie TAKEN_NS apart
- * although the first found nothing, somebody else wants its core.  Then it sleeps at once for CALM_NS,
- * in one poll of the descriptor: a busy core is woken in a tenth of the time that a halted one takes,
- * and what is spun away there is taken from its turn later.  It never yields: the kernel then lets it
- * wait for a whole turn of the others.
+ * although the first found nothing, and the kernel says that it gave the core to another thread
+ * meanwhile (what an interrupt or the machine's owner takes, sleeping would not save), somebody else
+ * wants it.  Then it sleeps at once for CALM_NS, in one poll of the descriptor: a busy core is woken in
+ * a tenth of the time that a halted one takes, and what is spun away there is taken from its turn
+ * later.  That may have been a moment's work of somebody who is gone by then.  If the core is taken
+ * again as soon as it is spun on again, it is calm for twice as long, up to CALM_MOST_NS: each try may
+ * cost a whole turn of the other's.  It never yields: the kernel then lets it wait for such a turn.
  */
 #define VB_LOG_ROOM "net"
 #include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -49,7 +53,9 @@
 #define SLACK_NS      60000ull
 #define YIELDS        4
 #define TAKEN_NS      30000ull
-#define CALM_NS       10000000ull
+#define CALM_NS       500000ull
+#define CALM_MOST_NS  128000000ull
+#define AGAIN_NS      10000000ull
 #define INBOX_FIRST   64
 
 static _Thread_local struct net_env *here;
@@ -67,8 +73,9 @@ static void set_awake(struct net_fabric *f, bool on)
 		__atomic_fetch_sub(&c->awake, 1, __ATOMIC_SEQ_CST);
 		return;
 	}
-	/* From "all asleep": a helper may be waiting for that. */
-	if (__atomic_fetch_add(&c->awake, 1, __ATOMIC_SEQ_CST) == 0)
+	/* From "all asleep": a helper may be waiting for that, and has said so before it looked. */
+	if (__atomic_fetch_add(&c->awake, 1, __ATOMIC_SEQ_CST) == 0 &&
+	    __atomic_load_n(&c->helper_waits, __ATOMIC_SEQ_CST))
 		(void)syscall(SYS_futex, &c->awake, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
@@ -76,8 +83,10 @@ void net_wait_awake(struct net_fabric *f)
 {
 	struct net_core *c = f->core;
 
+	__atomic_store_n(&c->helper_waits, true, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&c->awake, __ATOMIC_SEQ_CST) == 0)
 		(void)syscall(SYS_futex, &c->awake, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+	__atomic_store_n(&c->helper_waits, false, __ATOMIC_SEQ_CST);
 }
 
 /* The word that is waited on has to change: of a flag beside it, the kernel knows nothing, and a
@@ -204,7 +213,8 @@ static void tell_of_the_gone(struct net_fabric *f)
 	}
 }
 
-bool net_pass(struct net_fabric *f)
+/* What can be done without a look. */
+static void settle(struct net_fabric *f)
 {
 	struct net_core *c = f->core;
 
@@ -214,7 +224,12 @@ bool net_pass(struct net_fabric *f)
 		c->unflushed = false;
 		f->t->flush(f);
 	}
-	__atomic_store_n(&c->last_pass_ns, vb_clock_ns(), __ATOMIC_RELAXED);
+}
+
+bool net_pass(struct net_fabric *f)
+{
+	settle(f);
+	__atomic_store_n(&f->core->last_pass_ns, vb_clock_ns(), __ATOMIC_RELAXED);
 	return f->t->progress(f);
 }
 
@@ -257,9 +272,18 @@ static bool look(struct net_env *env)
 	return any || env->woken;
 }
 
+/*
+ * What has ended a wait has been looked at: whom it was for goes first.  Unless others' answers are awaited: the
+ * second look often finds one, and who goes on together posts together, in fewer messages.
+ */
 static void env_poll(struct vb_sched *s)
 {
-	look(vb_sched_env_ctx(s));
+	struct net_env *env = vb_sched_env_ctx(s);
+
+	if (env->has_looked)
+		env->has_looked = false;
+	else
+		look(env);
 }
 
 /* ---- idle ---- */
@@ -273,6 +297,11 @@ static bool crowded(const struct net_env *env)
 			return true;
 	}
 	return false;
+}
+
+static bool has_one_link(const struct net_env *env)
+{
+	return env->links.next == env->links.prev;
 }
 
 /* How long to spin at most by what waking costs; 0: by the number of cores. */
@@ -298,6 +327,29 @@ static bool spin(struct net_env *env, uint64_t until_ns)
 	return false;
 }
 
+/* Has the kernel given this thread's core to another one since it was asked last? */
+static bool has_lost_core(struct net_env *env)
+{
+	struct rusage used;
+	long before = env->cores_lost;
+
+	if (getrusage(RUSAGE_THREAD, &used) != 0)
+		return true;
+	env->cores_lost = used.ru_nivcsw;
+	return used.ru_nivcsw != before;
+}
+
+static void be_calm(struct net_env *env, uint64_t now)
+{
+	bool again = now < env->taken_until_ns + env->calm_ns + AGAIN_NS;
+
+	if (!again || env->calm_ns == 0)
+		env->calm_ns = CALM_NS;
+	else if (env->calm_ns < CALM_MOST_NS)
+		env->calm_ns *= 2;
+	env->taken_until_ns = now + env->calm_ns;
+}
+
 /* The same, but for as long as nobody else wants the core. */
 static bool spin_alone(struct net_env *env, uint64_t until_ns)
 {
@@ -308,8 +360,8 @@ static bool spin_alone(struct net_env *env, uint64_t until_ns)
 			return true;
 		last = now;
 		now = vb_clock_ns();
-		if (now - last > TAKEN_NS)
-			env->taken_until_ns = now + CALM_NS;
+		if (now - last > TAKEN_NS && has_lost_core(env))
+			be_calm(env, now);
 	}
 	return false;
 }
@@ -331,7 +383,12 @@ static bool arm(struct net_thread *t)
 	bool quiet;
 
 	pthread_mutex_lock(&f->engine);
-	quiet = !net_pass(f) && !t->env->woken && f->t->arm(f) == 0;
+	if (f->t->level) {
+		settle(f);
+		quiet = !t->env->woken && f->t->arm(f) == 0;
+	} else {
+		quiet = !net_pass(f) && !t->env->woken && f->t->arm(f) == 0;
+	}
 	pthread_mutex_unlock(&f->engine);
 	return quiet;
 }
@@ -368,7 +425,7 @@ static void sleep_on(struct net_env *env, uint64_t ns)
 
 	if (!poller && ns > SIDE_NAP_NS)
 		ns = SIDE_NAP_NS;
-	if (env->links.next != env->links.prev && ns > SHARED_NAP_NS)
+	if (!has_one_link(env) && ns > SHARED_NAP_NS)
 		ns = SHARED_NAP_NS;
 	if (!poller || arm(t))
 		rest(t, poller, ns);
@@ -376,41 +433,66 @@ static void sleep_on(struct net_env *env, uint64_t ns)
 		__atomic_store_n(&t->f->core->poller, NULL, __ATOMIC_SEQ_CST);
 }
 
-static void env_idle(struct vb_sched *s, uint64_t until_ns)
+static bool awaits(const struct net_env *env)
 {
-	struct net_env *env = vb_sched_env_ctx(s);
-	const uint64_t by_wake = spin_by_wake(env), most = by_wake != 0 ? by_wake : SPIN_NS;
-	uint64_t begin, now, until_spun, longest = NAP_NS;
+	vb_list_for_each (it, &env->links) {
+		const struct net_fabric *f = vb_container_of(it, struct net_thread, in_env)->f;
 
-	env->woken = false;
-	if (look(env) || vb_sched_wanted(s))
-		return;
-	begin = now = vb_clock_ns();
-	if (now >= until_ns)
-		return;
-	until_spun = until_ns - now < env->spin_ns ? until_ns : now + env->spin_ns;
-	if (by_wake == 0 && crowded(env)) {
-		if (give_way(env, until_ns))
-			return;
-	} else if (by_wake != 0 ? spin_alone(env, until_spun) : spin(env, until_spun)) {
-		vb_spin_learn(&env->spin_ns, most, vb_clock_ns() - begin);
-		return;
+		if (__atomic_load_n(&f->awaited, __ATOMIC_RELAXED) != 0)
+			return true;
 	}
-	now = vb_clock_ns();
-	if (now >= until_ns)
-		return;
-	if (until_ns - now <= SLACK_NS) {
-		/* Too short to sleep. */
-		if (by_wake == 0 && crowded(env))
-			give_way(env, until_ns);
-		else
-			spin(env, until_ns);
-		return;
-	}
+	return false;
+}
+
+/* Sleeps at last.  True: something has come. */
+static bool sleep_until(struct net_env *env, uint64_t until_ns, uint64_t now)
+{
+	uint64_t longest = NAP_NS;
+
 	if (until_ns - now - SLACK_NS < longest)
 		longest = until_ns - now - SLACK_NS;
 	sleep_on(env, longest);
-	vb_spin_learn(&env->spin_ns, most, look(env) ? vb_clock_ns() - begin : UINT64_MAX);
+	return look(env);
+}
+
+/* True: something has come, or others want the scheduler. */
+static bool wait_until(struct net_env *env, uint64_t until_ns)
+{
+	const uint64_t by_wake = spin_by_wake(env), most = by_wake != 0 ? by_wake : SPIN_NS;
+	uint64_t begin = vb_clock_ns(), now = begin, until_spun;
+	/* Who sleeps at once looks when it arms the descriptor, or it is woken at once. */
+	bool calm = by_wake != 0 && begin < env->taken_until_ns && has_one_link(env), any;
+
+	if (!calm && (look(env) || vb_sched_wanted(env->sched)))
+		return true;
+	if (now >= until_ns)
+		return calm && look(env);
+	until_spun = until_ns - now < env->spin_ns ? until_ns : now + env->spin_ns;
+	if (by_wake == 0 && crowded(env)) {
+		if (give_way(env, until_ns))
+			return true;
+	} else if (by_wake != 0 ? spin_alone(env, until_spun) : spin(env, until_spun)) {
+		vb_spin_learn(&env->spin_ns, most, vb_clock_ns() - begin);
+		return true;
+	}
+	now = vb_clock_ns();
+	if (now >= until_ns)
+		return false;
+	if (until_ns - now <= SLACK_NS) {
+		/* Too short to sleep. */
+		return by_wake == 0 && crowded(env) ? give_way(env, until_ns) : spin(env, until_ns);
+	}
+	any = sleep_until(env, until_ns, now);
+	vb_spin_learn(&env->spin_ns, most, any ? vb_clock_ns() - begin : UINT64_MAX);
+	return any;
+}
+
+static void env_idle(struct vb_sched *s, uint64_t until_ns)
+{
+	struct net_env *env = vb_sched_env_ctx(s);
+
+	env->woken = false;
+	env->has_looked = wait_until(env, until_ns) && !awaits(env);
 }
 
 static void env_bind(struct vb_sched *s, bool on)

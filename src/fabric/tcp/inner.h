@@ -239,7 +239,8 @@ struct tcp_via {
 	unsigned open, half; /* of conns: TCP_OPEN; accepted and not yet open */
 	unsigned held;
 	bool dead;     /* some are TCP_DEAD */
-	bool look_all; /* ask for everything: somebody has slept, or not only reading is due */
+	bool look_all; /* ask for everything: not only reading is due */
+	bool slept;    /* somebody has, since the last look */
 	unsigned looks;
 	size_t backlog;
 	struct tcp_refusals refused; /* connections that did not become one */

@@ -259,7 +259,9 @@ static void carrier_look(struct am_wire *w)
 
 	tcp_conn_resume(t);
 	found = few && look_at_open(t);
-
+	/* What has ended the sleep, most likely; else somebody else has. */
+	t->look_all |= t->slept && !found;
+	t->slept = false;
 	if (++t->looks >= LOOKS_ALL || !few || (!found && t->look_all))
 		look_at_all(t);
 }
@@ -269,7 +271,7 @@ static int carrier_arm(struct am_wire *w)
 	struct tcp_via *t = tcp_of(w);
 
 	tcp_conn_reap(t);
-	t->look_all = true;
+	t->slept = true;
 	return vb_list_empty(&t->push) && !tcp_conn_can_resume(t) ? 0 : -EBUSY;
 }
 
@@ -319,6 +321,7 @@ static int transport_open(struct net_fabric *f, const void *options, void *addre
 static const struct net_transport tcp_transport = {
 	.name = "tcp",
 	.open = transport_open,
+	.level = true,
 	AM_TRANSPORT,
 };
 

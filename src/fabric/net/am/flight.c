@@ -146,6 +146,7 @@ static void send_verbs(struct am_msg *m)
 	};
 	vb_list_push(&h->flight, &m->link);
 	h->flying++;
+	net_awaits(h->wire->f, 1);
 	w->f->stats.doorbells++;
 	am_due(w, m->oldest_ns + w->f->wait_ns);
 	if (am_msg_send(m, &head) != 0)
@@ -236,6 +237,7 @@ void am_answered(struct am_host *from, const struct am_header *h, const uint8_t 
 	else if (!m->given_up)
 		take_results(m, h, body);
 	from->flying--;
+	net_awaits(from->wire->f, -1);
 	am_msg_put(m);
 	am_mark(from);
 }
@@ -250,6 +252,7 @@ void am_fail_all(struct am_host *h)
 		struct am_msg *m = vb_container_of(it, struct am_msg, link);
 
 		h->flying--;
+		net_awaits(h->wire->f, -1);
 		end_entries(m, m->unsent ? -VB_EPEERGONE : -VB_EUNKNOWN);
 		am_msg_put(m);
 	}
