@@ -194,8 +194,9 @@ struct vb_fabric_stats {
 	uint64_t doorbells;   /* times that work was handed to the device or the network library */
 	uint64_t posted;      /* verbs in them */
 	uint64_t completions; /* signalled completions, or replies, taken in */
-	uint64_t messages;    /* on the wire, both ways; ucx */
-	uint64_t served;      /* verbs executed for others by this process's CPU; ucx */
+	uint64_t messages;    /* on the wire, both ways; tcp and ucx */
+	uint64_t writes;      /* calls of the kernel that took some of them; tcp */
+	uint64_t served;      /* verbs executed for others by this process's CPU; tcp and ucx */
 	uint64_t served_late; /* of those, by the helper thread */
 	uint64_t refused;     /* of those, because their time was over */
 	uint64_t waits;       /* posts that had to wait for room (credits, queue depth) */

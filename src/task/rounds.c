@@ -36,6 +36,7 @@ static inline void list_move_all(struct vb_list *to, struct vb_list *from)
 static inline bool sched_round(struct vb_sched *s, bool idles)
 {
 	struct vb_list *it;
+	bool root = false;
 
 	if (!s->face.is_virtual) {
 		s->face.now_ns = vb_clock_early_ns();
@@ -48,11 +49,15 @@ static inline bool sched_round(struct vb_sched *s, bool idles)
 	while ((it = vb_list_pop(&s->round)) != NULL) {
 		struct vb_task *t = vb_container_of(it, struct vb_task, link);
 
-		if (vb_unlikely(t == &s->root))
-			return true;
+		if (vb_unlikely(t == &s->root)) {
+			root = true;
+			break;
+		}
 		vb_task_enter(s, t);
 	}
-	return false;
+	if (s->env->ran != NULL)
+		s->env->ran(s);
+	return root;
 }
 
 /* Nobody is ready: let time pass, until the next timer or until_ns. */

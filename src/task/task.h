@@ -55,6 +55,8 @@ struct vb_env_ops {
 	void (*idle)(struct vb_sched *s, uint64_t until_ns);
 	/* Real only.  Called between rounds of ready tasks, cheap: look for fabric progress. */
 	void (*poll)(struct vb_sched *s);
+	/* Optional, real only.  The tasks that were ready have had their turn; nobody may look again for long. */
+	void (*ran)(struct vb_sched *s);
 	/* Optional: this thread runs the scheduler from now on (here), or no more. */
 	void (*bind)(struct vb_sched *s, bool here);
 	/* Called by the owner while the keeper runs the scheduler, with vb_sched_env_lock held:

@@ -125,7 +125,10 @@ struct net_env {
 	uint64_t taken_until_ns; /* the core has been taken away: no spinning before */
 	uint64_t calm_ns;        /* so long */
 	long cores_lost;         /* how often that has happened, as the kernel counts */
+	bool looks;              /* between rounds, or idle */
 	bool has_looked;         /* what has ended its wait */
+	bool owes;               /* since tasks had their turn last it has */
+	bool owes_now;           /* since the look began: a fabric is unflushed */
 	bool woken; /* since it went idle a pass has made a task of this thread ready */
 };
 
@@ -165,6 +168,7 @@ struct net_core {
 	uint32_t next_ask;
 	uint64_t answer_ns;        /* how long a question waits for its answer */
 	bool unflushed;            /* under the engine */
+	bool stirred;              /* the same: net_stirred */
 	uint64_t last_pass_ns;     /* atomic */
 	struct net_thread *poller; /* atomic: who sleeps on the transport's descriptor */
 	bool helper_waits;         /* atomic: in net_wait_awake */

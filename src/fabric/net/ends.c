@@ -42,6 +42,7 @@ void net_ep_stir(struct net_ep *e)
 {
 	if (net_is_here(e->thread)) {
 		e->thread->env->woken = true;
+		e->thread->f->core->stirred = true;
 		vb_ep_wake(&e->ep);
 		return;
 	}

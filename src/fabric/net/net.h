@@ -203,6 +203,11 @@ static inline void net_awaits(struct net_fabric *f, int32_t more)
  * such endpoint.  Engine held.  `m` is untrusted but for its size. */
 int net_deliver(struct net_fabric *f, uint32_t client, const struct vb_msg *m);
 
+/* Has one of those since the last call made a task ready that this very thread runs next?  Engine held. */
+bool net_stirred(struct net_fabric *f);
+/* What the transport has for others leaves with what those tasks post, or with the next pass.  Engine held. */
+void net_owe(struct net_fabric *f);
+
 /* A control message came.  Untrusted.  Engine held. */
 void net_control_came(struct net_fabric *f, uint32_t from_host, const void *data, size_t bytes);
 

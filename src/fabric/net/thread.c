@@ -260,11 +260,14 @@ static bool look(struct net_env *env)
 {
 	bool any = false;
 
+	env->owes_now = false;
 	vb_list_for_each (it, &env->links) {
 		struct net_thread *t = vb_container_of(it, struct net_thread, in_env);
 
 		if (pthread_mutex_trylock(&t->f->engine) == 0) {
+			env->looks = true;
 			any |= net_pass(t->f);
+			env->looks = false;
 			pthread_mutex_unlock(&t->f->engine);
 		}
 		any |= inbox_take(t);
@@ -274,7 +277,8 @@ static bool look(struct net_env *env)
 
 /*
  * What has ended a wait has been looked at: whom it was for goes first.  Unless others' answers are awaited: the
- * second look often finds one, and who goes on together posts together, in fewer messages.
+ * second look often finds one, and who goes on together posts together, in fewer messages.  What is owed would
+ * leave with that look, alone.
  */
 static void env_poll(struct vb_sched *s)
 {
@@ -284,6 +288,39 @@ static void env_poll(struct vb_sched *s)
 		env->has_looked = false;
 	else
 		look(env);
+}
+
+bool net_stirred(struct net_fabric *f)
+{
+	bool stirred = f->core->stirred;
+
+	f->core->stirred = false;
+	return stirred && here != NULL && here->looks;
+}
+
+void net_owe(struct net_fabric *f)
+{
+	f->core->unflushed = true;
+	here->owes = here->owes_now = true;
+}
+
+static void env_ran(struct vb_sched *s)
+{
+	struct net_env *env = vb_sched_env_ctx(s);
+
+	if (vb_likely(!env->owes))
+		return;
+	env->owes = false;
+	vb_list_for_each (it, &env->links) {
+		struct net_fabric *f = vb_container_of(it, struct net_thread, in_env)->f;
+
+		pthread_mutex_lock(&f->engine);
+		if (f->core->unflushed) {
+			f->core->unflushed = false;
+			f->t->flush(f);
+		}
+		pthread_mutex_unlock(&f->engine);
+	}
 }
 
 /* ---- idle ---- */
@@ -492,7 +529,7 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 	struct net_env *env = vb_sched_env_ctx(s);
 
 	env->woken = false;
-	env->has_looked = wait_until(env, until_ns) && !awaits(env);
+	env->has_looked = wait_until(env, until_ns) && (env->owes_now || !awaits(env));
 }
 
 static void env_bind(struct vb_sched *s, bool on)
@@ -512,6 +549,7 @@ static const struct vb_env_ops net_env_ops = {
 	.name = "net",
 	.idle = env_idle,
 	.poll = env_poll,
+	.ran = env_ran,
 	.bind = env_bind,
 	.interrupt = env_interrupt,
 };

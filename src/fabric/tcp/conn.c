@@ -199,6 +199,7 @@ void tcp_conn_push(struct tcp_conn *c)
 				 MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (n >= 0) {
+			c->t->w->f->stats.writes++;
 			tcp_buf_take(&c->out, (size_t)n);
 			if (vb_unlikely(c->held))
 				c->wrote_ns = vb_clock_ns();

@@ -330,6 +330,96 @@ static void test_limited(void **state)
 	crowd_end(page);
 }
 
+/* ---- messages and what answers them ---- */
+
+#define TALKS 200u
+
+static void tell_other(struct crowd *c, uint16_t host)
+{
+	struct vb_msg m = {.tag = 1};
+	struct vb_verb v = {
+		.op = VB_OP_SEND, .flags = VB_SIGNALLED, .peer = vb_peer_make(host, 1), .msg = &m};
+
+	crowd_must(vb_verb_run(c->ep, &v) == 0);
+}
+
+static void hear(struct crowd *c)
+{
+	struct vb_msg m;
+
+	while (vb_ep_recv(c->ep, &m) != 0)
+		crowd_must(vb_ep_wait(c->ep, crowd_now() + CROWD_WAIT_NS) == 0);
+}
+
+static void ask_body(void *arg)
+{
+	for (unsigned i = 0; i < TALKS; i++) {
+		tell_other(arg, 1);
+		hear(arg);
+	}
+}
+
+static void reply_body(void *arg)
+{
+	for (unsigned i = 0; i < TALKS; i++) {
+		hear(arg);
+		tell_other(arg, 0);
+	}
+}
+
+static void talk(struct crowd *c, void (*body)(void *arg))
+{
+	crowd_must(vb_task_spawn(c->ep->sched, body, c, NULL, NULL) == 0);
+	crowd_must(vb_sched_run(c->ep->sched, NULL, crowd_now() + 2 * CROWD_WAIT_NS) == 0);
+}
+
+static void ask_driver(struct crowd *c)
+{
+	talk(c, ask_body);
+	crowd_step(c, 1);
+}
+
+static void reply_driver(struct crowd *c)
+{
+	talk(c, reply_body);
+	crowd_await(c, 1);
+}
+
+/* The word that a message has come leaves with the message that answers it: one write, and not two. */
+static void test_one_write(void **state)
+{
+	const crowd_body bodies[] = {ask_driver, reply_driver};
+	struct crowd_page *page = crowd_run(fabric, PATIENT, 2, bodies, CROWD_MAX);
+
+	/* Each has sent 200 messages, and 200 answers to the other's. */
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(page->stats[i].served >= TALKS);
+		assert_true(is_ucx() || page->stats[i].writes >= TALKS);
+		assert_true(page->stats[i].writes <= TALKS + TALKS / 2);
+	}
+	crowd_end(page);
+}
+
+static void told_driver(struct crowd *c)
+{
+	tell_other(c, 1);
+	crowd_step(c, 1);
+}
+
+static void hear_and_compute(struct crowd *c)
+{
+	hear(c);
+	crowd_compute(c, 1);
+}
+
+/* Who has heard it, answers nothing and does not look again: the word that it has come leaves at once. */
+static void test_heard(void **state)
+{
+	const crowd_body bodies[] = {told_driver, hear_and_compute};
+
+	crowd_end(crowd_run(fabric, PATIENT ",helper=0", 2, bodies, CROWD_MAX));
+}
+
 /* ---- long messages ---- */
 
 static void long_driver(struct crowd *c)
@@ -680,7 +770,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_long),    cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_stopped), cmocka_unit_test(test_silent),
 		cmocka_unit_test(test_helper),  cmocka_unit_test(test_late),
-		cmocka_unit_test(test_limited), cmocka_unit_test(test_together),
+		cmocka_unit_test(test_limited), cmocka_unit_test(test_one_write),
+		cmocka_unit_test(test_heard),   cmocka_unit_test(test_together),
 	};
 
 	fabric = argc > 1 ? argv[1] : "tcp";

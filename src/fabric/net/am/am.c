@@ -21,6 +21,7 @@ bool am_local_cpu(const struct net_fabric *f)
 
 static int deliver(void *ctx, uint32_t client, const struct vb_msg *m)
 {
+	am_of(ctx)->letters++;
 	return net_deliver(ctx, client, m);
 }
 

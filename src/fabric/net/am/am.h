@@ -206,7 +206,9 @@ struct am_wire {
 	uint64_t due_ns;   /* nothing has to be looked at before */
 	uint64_t timer_ns; /* when the descriptor of the timer fires; 0: not set */
 	uint64_t came;     /* events so far */
-	bool helping;      /* the helper is at it */
+	uint64_t letters;  /* messages for endpoints so far, */
+	bool hurries; /* and since the look began something else that may have sent an answer */
+	bool helping; /* the helper is at it */
 	bool closing, tending;
 	uint64_t refused;          /* messages that nobody of this run has sent */
 	uint64_t refused_untold;   /* of those, since it was said */

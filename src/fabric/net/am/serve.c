@@ -59,8 +59,11 @@ static void execute(struct am_host *h, const struct am_header *head, const uint8
 {
 	struct am_wire *w = h->wire;
 	struct am_msg *m = am_msg_get(h, AM_ANSWER);
+	const uint64_t letters = w->letters;
+	const bool hurried = w->hurries;
 	uint32_t most, late;
 
+	w->hurries = true;
 	if (m == NULL) {
 		lose(h, head->bytes);
 		return;
@@ -80,6 +83,7 @@ static void execute(struct am_host *h, const struct am_header *head, const uint8
 	w->f->stats.refused += late;
 	if (w->helping)
 		w->f->stats.served_late += head->verbs - late;
+	w->hurries = hurried || w->letters != letters + head->verbs;
 	answer(h, head, m, 0);
 }
 
@@ -211,6 +215,7 @@ static bool sort(struct am_host *h, const struct am_header *head, void *body, bo
 	}
 	if (later || head->bytes > NET_CONTROL_MAX)
 		return false;
+	h->wire->hurries = true;
 	if (head->kind == AM_HELLO)
 		am_hello_came(h, head, body);
 	else if (head->kind == AM_WELCOME)
