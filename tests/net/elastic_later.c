@@ -255,6 +255,17 @@ static void hears_early(struct world *w, unsigned i, struct vb_fabric *fab)
 	pthread_mutex_unlock(&net_of(fab)->engine);
 }
 
+/* By server 1. */
+static uint64_t known_of_2(struct net_fabric *n)
+{
+	uint64_t later;
+
+	pthread_mutex_lock(&n->engine);
+	later = n->elastic->up[0] ? n->elastic->later[1] : 0;
+	pthread_mutex_unlock(&n->engine);
+	return later;
+}
+
 static void begins(struct world *w)
 {
 	const struct control_count all = {.kind = CONTROL_HAVE_ALL, .version = CONTROL_VERSION};
@@ -267,9 +278,7 @@ static void begins(struct world *w)
 	while (later == 0) {
 		MUST(vb_clock_gettime_ns() < end);
 		usleep(1000);
-		pthread_mutex_lock(&n->engine);
-		later = n->elastic->up[0] ? n->elastic->later[1] : 0;
-		pthread_mutex_unlock(&n->engine);
+		later = known_of_2(n);
 	}
 	set(&w->b->step[0], 1);
 	while (get(&w->b->step[0]) != 2)
@@ -281,9 +290,7 @@ static void begins(struct world *w)
 	while (later != get(&w->b->word[0])) {
 		MUST(vb_clock_gettime_ns() < end);
 		usleep(1000);
-		pthread_mutex_lock(&n->engine);
-		later = n->elastic->later[1];
-		pthread_mutex_unlock(&n->engine);
+		later = known_of_2(n);
 	}
 }
 
@@ -296,6 +303,59 @@ static void test_begins(void **state)
 	world_open(&w, 2, PATIENT);
 	servers_start(&w, NULL);
 	ended(client(&w, begins));
+	world_close(&w);
+	server_each = NULL;
+}
+
+/* ---- told who does not read ---- */
+
+/* step[0]: 1: server 1 hears of a later server 2 when no more may wait for its client; 2: it has. */
+static void hears_with_all_full(struct world *w, unsigned i, struct vb_fabric *fab)
+{
+	const struct control_ask none = {.kind = CONTROL_TIME, .version = CONTROL_VERSION};
+	struct net_fabric *n = net_of(fab);
+
+	if (i != 0 || get(&w->b->step[0]) != 1)
+		return;
+	pthread_mutex_lock(&n->engine);
+	if (n->elastic->member[0].live) {
+		n->elastic->later[1] += HOUR_NS;
+		set(&w->b->word[0], n->elastic->later[1]);
+		while (n->t->control(n, n->hosts, &none, sizeof(none)) == 0)
+			;
+		net_later_tell(n, n->hosts);
+		set(&w->b->step[0], 2);
+	}
+	pthread_mutex_unlock(&n->engine);
+}
+
+static void hears_over_the_next(struct world *w)
+{
+	uint64_t end = vb_clock_gettime_ns() + WAIT_NS;
+	struct vb_fabric *f;
+
+	MUST_BE(0, open_client_as(w, w->key, ",retry=20ms", &f));
+	while (known_of_2(net_of(f)) == 0) {
+		MUST(vb_clock_gettime_ns() < end);
+		usleep(1000);
+	}
+	set(&w->b->step[0], 1);
+	while (get(&w->b->step[0]) != 2 || known_of_2(net_of(f)) != get(&w->b->word[0])) {
+		MUST(vb_clock_gettime_ns() < end);
+		usleep(1000);
+	}
+}
+
+/* The connection ends, and it hears over the next one. */
+static void test_full(void **state)
+{
+	struct world w;
+
+	(void)state;
+	server_each = hears_with_all_full;
+	world_open(&w, 2, PATIENT);
+	servers_start(&w, NULL);
+	ended(client(&w, hears_over_the_next));
 	world_close(&w);
 	server_each = NULL;
 }
@@ -515,10 +575,11 @@ static void test_tokens(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_told),          cmocka_unit_test(test_unheard),
-		cmocka_unit_test(test_place),         cmocka_unit_test(test_begins),
-		cmocka_unit_test(test_met_first),     cmocka_unit_test(test_behind),
-		cmocka_unit_test(test_stays_stopped), cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_told),   cmocka_unit_test(test_unheard),
+		cmocka_unit_test(test_place),  cmocka_unit_test(test_begins),
+		cmocka_unit_test(test_full),   cmocka_unit_test(test_met_first),
+		cmocka_unit_test(test_behind), cmocka_unit_test(test_stays_stopped),
+		cmocka_unit_test(test_tokens),
 	};
 
 	vb_clock_init();

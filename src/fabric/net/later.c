@@ -10,7 +10,8 @@
  *	          is told of a larger one than its own *stops*: its nodes are gone for everybody, itself included
  *	LATER     over each connection go, first and whenever one has grown, the numbers that are known of all servers:
  *	          so a client that reaches the earlier one hears of the later one from any server that has met that,
- *	          gives the earlier one up, and tells it
+ *	          gives the earlier one up, and tells it.  None is dropped while its connection lives: tcp, which alone
+ *	          has servers that come and go, takes a message or ends the connection, and over the next one all is told
  *
  * So the two go on beside each other as long as nobody at all reaches the one and somebody who has heard of the other.
  * That cannot be helped without a majority that each server has to ask (doc/elastic.md).
