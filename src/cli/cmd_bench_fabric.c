@@ -29,10 +29,14 @@ const struct vb_command vb_command_bench_fabric = {
 		 "a pthread lock, a switch of coroutines, messages beside a bare socket. The "
 		 "medians of the repetitions are shown. The section model needs no machine: it is "
 		 "what each simulated network does in virtual time, beside what has been "
-		 "published of such cards.",
+		 "published of such cards.\n\n"
+		 "With --servers HOST:PORT+... it is a client of servers that `verbena serve` has "
+		 "started, and measures verbs to each of them, and one lock at each, beside a READ "
+		 "of 8 bytes. It needs nothing that they serve: the memory for that it makes, and "
+		 "gives back.",
 	.run = run,
 	.groups = groups,
 	.example = "verbena bench fabric --only faa,locks",
 	.ends = VB_ENDS(VB_EXIT_RESOURCES) | VB_ENDS(VB_EXIT_INTERRUPTED),
-	.see = "measuring.md",
+	.see = "measuring.md, elastic.md",
 };

@@ -11,6 +11,7 @@
  *   group.c     processes on a network: how they come together
  *   phases.c    and pass through a run in step
  *   gather.c    and bring what came of it to the root
+ *   servers.c   servers that run already, whose client the benchmark is
  *   process.c   a forked process, and memory shared with it
  *   progress.c  a line about how far it is
  *   table.c     columns of all tables

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "lab/bench/engine/servers.h"
 #include "lab/run.h"
 #include "lab/json.h"
 
@@ -17,13 +18,22 @@ static const struct vb_opt table[] = {
 	VB_OPT_STRING(
 		O, only, "only", "SECTIONS", NULL,
 		"some of faa,locks,table,hot,oversubscribed,sim,model,switch,tcp,ucx,busy,verbs "
-		"(all)"),
+		"(all); with --servers there is nothing else"),
 	VB_OPT_SIZE(O, repeat, "repeat", "31", 1, VB_FLOOR_REPEATS,
 		    "repetitions of each pair; medians are reported"),
 	VB_OPT_TIME(O, span_ns, "span", "200ms", 1000000, 60000000000ull,
 		    "how long each lock runs in hot and oversubscribed"),
 	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX, "decides every random choice"),
 	VB_OPT_STRING(O, json, "json", "FILE", NULL, "write the results as JSON; - is stdout"),
+	VB_OPT_END};
+
+static const struct vb_opt servers_table[] = {
+	VB_OPT_STRING(O, servers, "servers", "LIST", NULL,
+		      "who they are, HOST:PORT+HOST:PORT... or a file (with a / in its name) with "
+		      "a line for each: this run is a client of theirs"),
+	VB_OPT_STRING(O, key, "key", "FILE", NULL, VB_BENCH_KEY_HELP),
+	VB_OPT_STRING(O, fabric_options, "fabric-options", "LIST", NULL,
+		      "options of the fabric tcp, KEY=VALUE,...; `verbena list` shows them"),
 	VB_OPT_END};
 #undef O
 
@@ -49,7 +59,12 @@ static const struct section {
 	{"verbs", "Between two processes on an RDMA device", vb_floor_verbs},
 };
 
-VB_OPT_GROUPS(vb_bench_fabric_groups, struct vb_floor_opts, {"Options", table, NULL})
+/* Instead of all of these: a client of servers that run measures nothing else. */
+static const struct section of_servers = {
+	"servers", "From a client to each server of a cluster that runs", vb_floor_served};
+
+VB_OPT_GROUPS(vb_bench_fabric_groups, struct vb_floor_opts, {"Options", table, NULL},
+	      {"Servers that run already", servers_table, NULL})
 
 static bool wanted(const char *only, const char *name)
 {
@@ -89,6 +104,35 @@ static int check_only(const char *only)
 	return 0;
 }
 
+static int check_servers(const struct vb_floor_opts *o)
+{
+	int n;
+
+	if (o->servers == NULL && (o->key != NULL || o->fabric_options != NULL))
+		return vb_fail(-EINVAL,
+			       "--%s is for servers that run already: --servers "
+			       "HOST:PORT+HOST:PORT... says which",
+			       o->key != NULL ? "key" : "fabric-options");
+	if (o->servers == NULL)
+		return 0;
+	if (o->only != NULL)
+		return vb_fail(-EINVAL, "leave out --only: a client of --servers measures verbs to "
+					"them, and nothing on its own machine");
+	n = vb_bench_servers_count(o->servers, o->key);
+	return n < 0 ? n : 0;
+}
+
+static int run_section(struct vb_floor *f, FILE *to, const struct section *s)
+{
+	unsigned first = f->n;
+	int err;
+
+	f->note[0] = '\0';
+	err = s->run(f);
+	vb_floor_print(to, f, first, s->title);
+	return err;
+}
+
 int vb_bench_fabric(const struct vb_floor_opts *opts, vb_floor_hot_lock *hot_lock)
 {
 	struct vb_json_out json;
@@ -96,6 +140,8 @@ int vb_bench_fabric(const struct vb_floor_opts *opts, vb_floor_hot_lock *hot_loc
 	FILE *to = stdout;
 	int err = check_only(opts->only);
 
+	if (err == 0)
+		err = check_servers(opts);
 	if (err == 0)
 		err = vb_json_out_open(&json, opts->json);
 	if (err)
@@ -109,15 +155,11 @@ int vb_bench_fabric(const struct vb_floor_opts *opts, vb_floor_hot_lock *hot_loc
 	f->hot_lock = hot_lock;
 	if (opts->json != NULL && strcmp(opts->json, "-") == 0)
 		to = stderr;
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(sections) && err == 0 && !vb_interrupted; i++) {
-		unsigned first = f->n;
-
-		if (!wanted(opts->only, sections[i].name))
-			continue;
-		f->note[0] = '\0';
-		err = sections[i].run(f);
-		vb_floor_print(to, f, first, sections[i].title);
-	}
+	if (opts->servers != NULL)
+		err = run_section(f, to, &of_servers);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(sections) && err == 0 && !vb_interrupted; i++)
+		if (opts->servers == NULL && wanted(opts->only, sections[i].name))
+			err = run_section(f, to, &sections[i]);
 	if (vb_floor_write_json(f, &json) != 0 && err == 0)
 		err = -EIO;
 	free(f);

@@ -16,6 +16,7 @@
  *   switch          one coroutine switch
  *   ucx, verbs      verbs and locks between two processes against a bare TCP socket between them
  *   busy            a node that computes, and more pollers than cores (ucx)
+ *   servers         verbs and a lock at each server of a cluster that runs, as a client of it (--servers)
  *
  * The two sides take turns; reported are both medians and the median of the turns' ratios, which
  * does not mind a machine that is slower for a while.
@@ -33,6 +34,7 @@
 
 struct vb_floor_opts {
 	const char *only, *json;
+	const char *servers, *key, *fabric_options; /* of those who run already, or NULL */
 	uint64_t repeat;
 	uint64_t span_ns;
 	uint64_t seed;
@@ -58,7 +60,7 @@ struct vb_floor_row {
 typedef int vb_floor_hot_lock(const struct vb_lock_ops *ops, unsigned procs, uint64_t span_ns,
 			      uint64_t seed, double *per_s);
 
-#define VB_FLOOR_ROWS    256
+#define VB_FLOOR_ROWS    512
 #define VB_FLOOR_REPEATS 101
 
 struct vb_floor {
@@ -66,7 +68,7 @@ struct vb_floor {
 	vb_floor_hot_lock *hot_lock;
 	struct vb_floor_row row[VB_FLOOR_ROWS];
 	unsigned n;
-	char note[256]; /* of the section that has just run, instead of rows */
+	char note[256]; /* of the section that has just run, instead of rows or behind them */
 	bool aborted;
 };
 
@@ -88,6 +90,7 @@ int vb_floor_tcp(struct vb_floor *f);
 int vb_floor_ucx(struct vb_floor *f);
 int vb_floor_verbs(struct vb_floor *f);
 int vb_floor_busy(struct vb_floor *f);
+int vb_floor_served(struct vb_floor *f);
 
 void vb_floor_add(struct vb_floor *f, const char *section, const char *name, const char *unit,
 		  double value, const char *baseline, double base);

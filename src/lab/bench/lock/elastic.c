@@ -18,18 +18,13 @@
 
 #include "base/log.h"
 #include "lab/bench/engine/process.h"
+#include "lab/bench/engine/servers.h"
 #include "lab/bench/lock/lock.h"
 #include "lab/serve/serve.h"
 
-#define OPTIONS_MAX 4096
-#define EACH_MAX    1000u /* clients of a process: a server gives one 1024 endpoints */
+#define EACH_MAX 1000u /* clients of a process: a server gives one 1024 endpoints */
 
 /* ---- what was asked for ---- */
-
-bool vb_bench_elastic_named(const char *servers)
-{
-	return servers != NULL && strpbrk(servers, ":/") != NULL;
-}
 
 /* Said by the space, or what such a run has not. */
 static int refuse_others(const struct vb_bench_opts *o)
@@ -61,22 +56,18 @@ static int refuse_others(const struct vb_bench_opts *o)
 int vb_bench_elastic_plan(struct vb_bench_plan *p)
 {
 	struct vb_bench_opts *o = &p->o;
-	static struct vb_serve_list list;
 	static struct vb_serve_spaces spaces;
 	const struct vb_serve_space *s = &spaces.space[0];
-	int err = refuse_others(o);
+	int err = refuse_others(o), hosts;
 
-	if (err == 0)
-		err = vb_serve_list_read(&list, o->servers_said);
 	if (err != 0)
 		return err;
 	if (o->space == NULL)
 		return vb_fail(-EINVAL, "which lock space of the servers? --space says it, in the "
 					"words of `verbena serve`: NAME:lock=PROTOCOL,...");
-	if (o->key == NULL)
-		return vb_fail(-EINVAL, "--key FILE is needed, that of the servers");
-	if (strchr(o->servers_said, ',') != NULL || strchr(o->key, ',') != NULL)
-		return vb_fail(-EINVAL, "--servers and --key: a comma cannot be part of them");
+	hosts = vb_bench_servers_count(o->servers_said, o->key);
+	if (hosts < 0)
+		return hosts;
 	spaces.n = 0;
 	err = vb_serve_space_read(&spaces, o->space);
 	if (err != 0)
@@ -86,7 +77,7 @@ int vb_bench_elastic_plan(struct vb_bench_plan *p)
 		return vb_fail(-ENOMEM, "no memory for a lock space");
 	strcpy(p->space_name, s->name);
 	p->drift_ppm = (uint32_t)s->drift_ppm;
-	p->hosts = list.n;
+	p->hosts = (unsigned)hosts;
 	o->elastic = o->servers_said;
 	o->fabric = VB_BENCH_TCP;
 	o->lock = s->lock;
@@ -168,21 +159,11 @@ static void await_first(const struct vb_bench_learnt *learnt)
 int vb_bench_elastic_open(struct vb_bench_lock_run *u, unsigned worker)
 {
 	struct vb_bench_opts *o = &u->plan->o;
-	char options[OPTIONS_MAX];
-	struct vb_fabric_params p = {
-		.fabric = "tcp",
-		.options = options,
-		.no_keeper = true, /* who measures stays inside */
-	};
 	int err;
 
 	if (worker != 0)
 		await_first(u->learnt);
-	if ((size_t)snprintf(options, sizeof(options), "servers=%s,key=%s%s%s", o->elastic, o->key,
-			     o->fabric_options != NULL ? "," : "",
-			     o->fabric_options != NULL ? o->fabric_options : "") >= sizeof(options))
-		return vb_fail(-EINVAL, "--servers, --key and --fabric-options are too long");
-	err = vb_fabric_open(&p, &u->run.fabric);
+	err = vb_bench_servers_open(o->elastic, o->key, o->fabric_options, &u->run.fabric);
 	if (err == 0)
 		err = must_be_there(u);
 	if (err == 0)

@@ -271,8 +271,6 @@ extern const struct vb_bench_gather_ops vb_bench_lock_gather_ops;
 
 /* ---- elastic.c: clients of servers that run already ---- */
 
-/* Whether --servers says who they are. */
-bool vb_bench_elastic_named(const char *servers);
 /* --servers, --space and --key into the plan; then what depends on the number of processes.  -error,
  * said. */
 int vb_bench_elastic_plan(struct vb_bench_plan *p);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "lab/bench/engine/servers.h"
 #include "lock/board.h"
 
 #define SEC 1000000000ull
@@ -69,8 +70,7 @@ static const struct vb_opt elastic_table[] = {
 	VB_OPT_STRING(O, space, "space", "SPACE", NULL,
 		      "which of their lock spaces, in the words of `verbena serve`: "
 		      "NAME:lock=PROTOCOL,..."),
-	VB_OPT_STRING(O, key, "key", "FILE", NULL, "the key file of the servers and clients"),
-	VB_OPT_END};
+	VB_OPT_STRING(O, key, "key", "FILE", NULL, VB_BENCH_KEY_HELP), VB_OPT_END};
 
 static const struct vb_opt load_table[] = {
 	VB_OPT_STRING(
@@ -161,7 +161,7 @@ static int plan_servers(struct vb_bench_plan *p)
 {
 	struct vb_bench_opts *o = &p->o;
 
-	if (vb_bench_elastic_named(o->servers_said))
+	if (vb_bench_servers_named(o->servers_said))
 		return vb_bench_elastic_plan(p);
 	if (o->space != NULL || o->key != NULL)
 		return vb_fail(-EINVAL, "--space and --key are for servers that run already: "
