@@ -13,7 +13,8 @@
 #define D struct vb_serve_db
 #define T struct vb_serve_table
 
-#define HOUR_NS 3600000000000ull
+#define HOUR_NS   3600000000000ull
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
 
 static const struct vb_opt db_table[] = {
 	VB_OPT_STRING(D, cc, "cc", "NAME", NULL, "the protocol"),
@@ -43,16 +44,22 @@ static const struct vb_opt table_table[] = {
 
 /* ---- words ---- */
 
-static bool has_key(const char *list, const char *key)
+/* Where KEY= stands in the list; or NULL. */
+static const char *item_of(const char *list, const char *key)
 {
 	const size_t n = strlen(key);
 
 	for (; *list != '\0'; list += strcspn(list, ",")) {
 		list += *list == ',';
 		if (strncmp(list, key, n) == 0 && list[n] == '=')
-			return true;
+			return list;
 	}
-	return false;
+	return NULL;
+}
+
+static bool has_key(const char *list, const char *key)
+{
+	return item_of(list, key) != NULL;
 }
 
 enum vb_serve_word vb_serve_word_of(const char *word)
@@ -101,7 +108,8 @@ static int read_db(struct vb_serve_dbs *all, const char *word)
 {
 	const size_t bytes = strcspn(word, ":");
 	struct vb_serve_db *d = &all->db[all->n];
-	char why[256];
+	char why[256], *own;
+	const char *load;
 	int err;
 
 	if (all->n == VB_SERVE_DBS)
@@ -114,9 +122,18 @@ static int read_db(struct vb_serve_dbs *all, const char *word)
 	for (unsigned i = 0; i < all->n; i++)
 		if (strcmp(all->db[i].name, d->name) == 0)
 			return vb_fail(-EINVAL, "two databases have the name '%s'", d->name);
-	if (read_options(db_table, d, word + bytes + 1, why, sizeof(why)) != 0)
+	load = item_of(word + bytes + 1, "workload");
+	own = strndup(word + bytes + 1,
+		      load != NULL ? (size_t)(load - word) - bytes - 1 : strlen(word));
+	if (own == NULL)
+		return vb_fail(-ENOMEM, "no memory for a database's options");
+	err = read_options(db_table, d, own, why, sizeof(why));
+	free(own);
+	if (err != 0)
 		return vb_fail(-EINVAL, "database '%s': %s", d->name, why);
 	err = check_protocol(d);
+	if (err == 0 && load != NULL)
+		err = vb_serve_load_read(d, load + strlen("workload="));
 	all->n += err == 0;
 	return err;
 }
@@ -142,6 +159,10 @@ static int read_table(struct vb_serve_dbs *all, const char *word)
 			       "database, DATABASE:cc=PROTOCOL..., is named before it",
 			       word);
 	t = &d->table[d->n];
+	if (d->workload != NULL)
+		return vb_fail(-EINVAL,
+			       "'%s': the tables of database '%s' are those of its workload", word,
+			       d->name);
 	if (d->n == VB_TABLES_MAX)
 		return vb_fail(-EINVAL, "database '%s': more than %u tables", d->name,
 			       VB_TABLES_MAX);
@@ -174,47 +195,81 @@ const char *vb_serve_keys(const struct vb_serve_table *t)
 
 /* ---- serving ---- */
 
-static int open_all(struct vb_serve_db *s, struct vb_fabric *f)
+void vb_serve_db_params(const struct vb_serve_db *s, const struct vb_load *load,
+			struct vb_db_params *p)
 {
-	static const enum vb_partition partition[] = {VB_PARTITION_MOD, VB_PARTITION_HASH,
-						      VB_PARTITION_TOP16};
-	const struct vb_db_params p = {
+	struct vb_db_params least = {0};
+
+	if (load != NULL)
+		vb_load_db_params(load, &least);
+	*p = (struct vb_db_params){
 		.cc = s->cc,
 		.name = s->name,
 		.coordinators = (uint32_t)s->coordinators,
-		.items_max = (uint32_t)s->items,
-		.bytes_max = (uint32_t)s->bytes,
-		.record_bytes_max = (uint32_t)s->record_bytes,
+		.items_max = (uint32_t)MAX(s->items, least.items_max),
+		.bytes_max = (uint32_t)MAX(s->bytes, least.bytes_max),
+		.record_bytes_max = (uint32_t)MAX(s->record_bytes, least.record_bytes_max),
 		.lease_ns = s->lease_ns,
 		.snapshot_lag_ns = s->snapshot_lag_ns,
 		.copies = (uint32_t)s->copies,
 		.no_recovery = s->no_recovery,
 	};
-	int err = s->db == NULL ? vb_db_open(f, &p, &s->db) : 0;
+}
 
-	while (err == 0 && s->n_open < s->n) {
-		const struct vb_serve_table *t = &s->table[s->n_open];
-		const struct vb_table_params tp = {
-			.name = t->name,
-			.record_bytes = (uint32_t)t->bytes,
-			.records = t->records,
-			.partition = partition[t->keys],
-			.ordered = t->ordered,
-			.range_shift = (uint32_t)t->range_shift,
-			.ranges = t->ranges,
-		};
+static struct vb_table_params table_params(const struct vb_serve_table *t)
+{
+	static const enum vb_partition partition[] = {VB_PARTITION_MOD, VB_PARTITION_HASH,
+						      VB_PARTITION_TOP16};
+
+	return (struct vb_table_params){
+		.name = t->name,
+		.record_bytes = (uint32_t)t->bytes,
+		.records = t->records,
+		.partition = partition[t->keys],
+		.ordered = t->ordered,
+		.range_shift = (uint32_t)t->range_shift,
+		.ranges = t->ranges,
+	};
+}
+
+static int open_all(struct vb_serve_db *s, struct vb_fabric *f)
+{
+	struct vb_db_params p;
+	unsigned n = s->n;
+	int err = 0;
+
+	if (s->workload != NULL && !s->has_load)
+		err = vb_load_init(&s->load, s->workload, s->load_options.bytes, f->nodes,
+				   VB_SERVE_SEED);
+	if (err != 0)
+		return err;
+	s->has_load = s->workload != NULL;
+	if (s->has_load)
+		n = s->load.n_tables;
+	vb_serve_db_params(s, s->has_load ? &s->load : NULL, &p);
+	if (s->db == NULL)
+		err = vb_db_open(f, &p, &s->db);
+	while (err == 0 && s->n_open < n) {
+		const unsigned i = s->n_open;
+		const struct vb_table_params tp =
+			s->has_load ? s->load.params[i] : table_params(&s->table[i]);
 		struct vb_table *table;
 
-		err = vb_table_open(s->db, &tp, &table);
+		err = vb_table_open(s->db, &tp, s->has_load ? &s->load.table[i] : &table);
 		s->n_open += err == 0;
 	}
 	return err;
 }
 
-static int start_servers(struct vb_serve_db *s, unsigned self, unsigned hosts, unsigned nodes)
+static int start_servers(struct vb_serve_db *s, struct vb_ep *ep, unsigned self, unsigned hosts)
 {
+	const unsigned nodes = ep->fabric->nodes;
 	int err = 0;
 
+	for (unsigned node = self; node < nodes && err == 0 && s->has_load; node += hosts)
+		err = vb_serve_load_fill(s, ep, (uint16_t)node);
+	if (err != 0)
+		return err;
 	s->server = calloc(nodes / hosts + 1, sizeof(struct vb_db_server *));
 	if (s->server == NULL)
 		return vb_fail(-ENOMEM, "no memory for the servers of a database");
@@ -225,20 +280,20 @@ static int start_servers(struct vb_serve_db *s, unsigned self, unsigned hosts, u
 	return err;
 }
 
-int vb_serve_db_open(struct vb_serve_db *s, struct vb_fabric *f, unsigned self, unsigned hosts)
+int vb_serve_db_open(struct vb_serve_db *s, struct vb_ep *ep, unsigned self, unsigned hosts)
 {
 	char why[512] = "";
 	int err;
 
 	vb_log_capture_begin(why, sizeof(why));
-	err = open_all(s, f);
+	err = open_all(s, ep->fabric);
 	vb_log_capture_end();
 	/* Another server has not come yet. */
 	if (err == -VB_EPEERGONE || err == -ETIMEDOUT)
 		return -EAGAIN;
 	if (err != 0)
 		return vb_fail(err, "%s", why);
-	return start_servers(s, self, hosts, f->nodes);
+	return start_servers(s, ep, self, hosts);
 }
 
 void vb_serve_db_close(struct vb_serve_db *s)
@@ -249,4 +304,7 @@ void vb_serve_db_close(struct vb_serve_db *s)
 	s->server = NULL;
 	(void)vb_db_close(s->db);
 	s->db = NULL;
+	if (s->has_load)
+		vb_load_close(&s->load);
+	s->has_load = false;
 }

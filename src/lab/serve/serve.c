@@ -204,6 +204,7 @@ static json_t *db_json(const struct vb_serve_db *s)
 	vb_json_set(j, "name", (const char *)s->name);
 	vb_json_set(j, "cc", s->cc);
 	vb_json_set(j, "coordinators", s->coordinators);
+	vb_json_set(j, "workload", s->workload != NULL ? s->workload->name : NULL);
 	for (unsigned i = 0; i < s->n; i++) {
 		json_t *t = json_object();
 
@@ -253,8 +254,10 @@ static void tell(const struct serving *s)
 		       s->spaces.space[i].space != NULL ? "" : ", elsewhere");
 	printf("%s", s->spaces.n == 0 ? " none" : "");
 	for (unsigned i = 0; i < s->dbs.n; i++)
-		printf("%s %s ('%s', %u tables)", i > 0 ? "," : ", databases:", s->dbs.db[i].name,
-		       s->dbs.db[i].cc, s->dbs.db[i].n);
+		printf("%s %s ('%s', %u tables%s%s)",
+		       i > 0 ? "," : ", databases:", s->dbs.db[i].name, s->dbs.db[i].cc,
+		       s->dbs.db[i].n_open, s->dbs.db[i].has_load ? " of " : "",
+		       s->dbs.db[i].has_load ? s->dbs.db[i].workload->name : "");
 	printf("\n");
 }
 
@@ -301,12 +304,11 @@ static int open_db(struct serving *s, struct vb_serve_db *d)
 	unsigned missing;
 
 	while (!vb_interrupted) {
-		int err = are_there(s, &missing)
-				  ? vb_serve_db_open(d, s->fabric, s->self, s->list.n)
-				  : -EAGAIN;
+		int err = are_there(s, &missing) ? vb_serve_db_open(d, s->ep, s->self, s->list.n)
+						 : -EAGAIN;
 
 		if (err != -EAGAIN)
-			return err;
+			return err == -EINTR ? 0 : err;
 		if (!told)
 			vb_warn("database '%s' waits for %s", d->name,
 				missing < s->list.n ? s->list.name[missing] : "another server");

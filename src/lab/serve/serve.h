@@ -10,6 +10,9 @@
 #include <verbena/txn.h>
 
 #include "base/opt.h"
+#include "workload/load.h"
+
+struct vb_ep;
 
 struct vb_serve_opts {
 	const char *servers, *as, *key, *bind, *state, *fresh, *fabric_options, *json;
@@ -68,7 +71,8 @@ void vb_serve_space_close(struct vb_serve_space *s);
 
 /* ---- databases.c: what it serves besides ---- */
 
-#define VB_SERVE_DBS 16
+#define VB_SERVE_DBS          16
+#define VB_SERVE_LOAD_OPTIONS 256
 
 struct vb_serve_table {
 	char name[32];
@@ -84,7 +88,15 @@ struct vb_serve_db {
 	bool no_recovery;
 	unsigned n;
 	struct vb_serve_table table[VB_TABLES_MAX];
+	/* Or they are those of a workload of `bench txn`, filled. */
+	const struct vb_load_ops *workload; /* NULL: they are not */
+	union {
+		char bytes[VB_SERVE_LOAD_OPTIONS];
+		uint64_t align;
+	} load_options;
 	/* while it is served */
+	struct vb_load load;
+	bool has_load; /* it is made, for the fabric's nodes */
 	struct vb_db *db;
 	unsigned n_open;              /* of its tables */
 	struct vb_db_server **server; /* [n_servers], on nodes of this process */
@@ -103,10 +115,25 @@ enum vb_serve_word vb_serve_word_of(const char *word);
 int vb_serve_db_read(struct vb_serve_dbs *all, const char *word);
 /* Which node has a key of the table, as its word says it. */
 const char *vb_serve_keys(const struct vb_serve_table *t);
-/* The database, its tables, and its servers on nodes self, self + hosts, ...  0; -EAGAIN (not said): another server is
- * not there yet; -error: said. */
-int vb_serve_db_open(struct vb_serve_db *s, struct vb_fabric *f, unsigned self, unsigned hosts);
+/* As its word has it, and its workload, which is made, needs it; load: NULL if it has none. */
+void vb_serve_db_params(const struct vb_serve_db *s, const struct vb_load *load,
+			struct vb_db_params *p);
+/* The database, its tables, and its servers on nodes self, self + hosts, ... of `ep`'s fabric.  0; -EAGAIN (not said):
+ * another server is not there yet; -EINTR: it was interrupted; -error: said. */
+int vb_serve_db_open(struct vb_serve_db *s, struct vb_ep *ep, unsigned self, unsigned hosts);
 void vb_serve_db_close(struct vb_serve_db *s);
+
+/* ---- loads.c: the tables of a workload ---- */
+
+/* All servers fill them alike, and all clients know with what. */
+#define VB_SERVE_SEED 1
+
+/* "NAME,KEY=VALUE,..." of what stands behind "workload=".  0, -EINVAL: said. */
+int vb_serve_load_read(struct vb_serve_db *s, const char *text);
+/* The node's part of the tables, which are open, unless it is filled.  0; -EINTR: it was interrupted; -error: said. */
+int vb_serve_load_fill(struct vb_serve_db *s, struct vb_ep *ep, uint16_t node);
+/* By a client: until all nodes' parts are filled.  -error, said. */
+int vb_serve_load_await(const struct vb_serve_db *s, struct vb_fabric *f);
 
 /* ---- notify.c ---- */
 
