@@ -282,6 +282,15 @@ int vb_table_ensure(struct vb_table *t, uint16_t node, uint64_t key, const struc
 /* At the owner: 0 if there is none. */
 vb_addr vb_table_find(struct vb_table *t, uint16_t node, uint64_t key);
 
+/* ---- a copy of what is elsewhere: mirror.c ---- */
+
+/* From here on vb_table_find finds the tuples of a node whose memory is another process's, in a copy as it is now, and
+ * index.segment of the node is that copy's beginning.  For who looks while nobody writes; no transaction may run in
+ * this process before vb_table_unmirror.  0, -ENOMEM, said, or the fabric's error. */
+int vb_table_mirror(struct vb_table *t, uint16_t node, struct vb_ep *ep);
+/* If there is one. */
+void vb_table_unmirror(struct vb_table *t, uint16_t node);
+
 /* ---- ordered tables: ranges.c ---- */
 
 struct vb_ordered;

@@ -66,7 +66,8 @@ const void *vb_load_record(const struct vb_load *l, unsigned table, uint64_t key
 	const struct vb_tuple_layout *layout = &t->layout;
 	const struct vb_db *db = vb_container_of(t->store, struct vb_db, store);
 	vb_addr at = vb_table_find(t, vb_table_node(t, key), key);
-	const char *tuple = at != 0 ? vb_local(t->store->fabric, at, layout->bytes) : NULL;
+	const char *tuple =
+		at != 0 ? t->node[vb_addr_node(at)].index.segment + vb_addr_offset(at) : NULL;
 	struct vb_named_word named[VB_NAMED_WORDS_MAX];
 	unsigned slot;
 
@@ -84,14 +85,11 @@ uint64_t vb_load_present(const struct vb_load *l, unsigned table, uint16_t node)
 {
 	const struct vb_table *t = l->table[table];
 	const struct vb_tuple_layout *layout = &t->layout;
-	struct vb_fabric *f = t->store->fabric;
-	vb_addr at = t->node[node].header;
-	const struct vb_table_header *h = vb_local(f, at, sizeof(*h));
+	const struct vb_table_header *h = t->node[node].index.header;
 	uint64_t n = 0;
 
 	for (uint64_t i = 0; h != NULL && i < h->tuples; i++) {
-		const char *tuple =
-			vb_local(f, at + sizeof(*h) + i * layout->stride, layout->bytes);
+		const char *tuple = (const char *)(h + 1) + i * layout->stride;
 
 		n += !(vb_slot_version(layout, tuple, vb_tuple_newest(layout, tuple)) &
 		       VB_VERSION_ABSENT);

@@ -33,7 +33,8 @@ int vb_load_init(struct vb_load *l, const struct vb_load_ops *ops, const void *o
 {
 	int err;
 
-	*l = (struct vb_load){.ops = ops, .options = options, .nodes = nodes, .seed = seed};
+	*l = (struct vb_load){
+		.ops = ops, .options = options, .nodes = nodes, .seed = seed, .drawn_by = seed};
 	err = ops->init(l);
 	if (err)
 		vb_load_close(l);
@@ -76,7 +77,7 @@ int vb_load_client_open(const struct vb_load *l, uint16_t node, unsigned number,
 			struct vb_load_client *c)
 {
 	*c = (struct vb_load_client){.load = l, .node = node, .number = number};
-	vb_rng_seed(&c->rng, l->seed, CLIENT_STREAM + number);
+	vb_rng_seed(&c->rng, l->drawn_by, CLIENT_STREAM + number);
 	c->key = calloc(l->items, sizeof(*c->key));
 	c->record = calloc(1, l->record_bytes_max + 8);
 	c->own = calloc(1, l->ops->client_bytes + 8);

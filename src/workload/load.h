@@ -49,7 +49,8 @@ struct vb_load {
 	const struct vb_load_ops *ops;
 	const void *options; /* the workload's own struct */
 	uint16_t nodes;
-	uint64_t seed;
+	uint64_t seed;     /* of what the tables hold at first */
+	uint64_t drawn_by; /* of what clients draw: the same, unless others fill the tables */
 	/* What ops->init says that it needs. */
 	struct vb_table_params params[VB_LOAD_TABLES_MAX];
 	unsigned n_tables;
@@ -127,6 +128,10 @@ struct vb_load_ops {
 	int (*committed)(struct vb_load_client *c);
 	/* Adds up the node's records.  Nobody runs transactions any more. */
 	void (*count)(const struct vb_load *l, uint16_t node, struct vb_load_sums *sums);
+	/* By how much the records' sums are others than at first: what ops->judge compares with the changes that were
+	 * added up.  NULL: no transaction changes any. */
+	void (*moved)(const struct vb_load *l, const struct vb_load_sums *sums,
+		      int64_t moved[VB_LOAD_CHANGES_MAX]);
 	/* Is that what the committed transactions, whose changes have been added up, have made of
 	 * it?  0, or
 	 * -EBADMSG and a line that says what is wrong. */
@@ -165,7 +170,8 @@ uint64_t vb_load_mix(uint64_t seed, uint64_t key, uint64_t salt);
 void vb_load_stamp(void *record, size_t bytes, uint64_t key, uint64_t w);
 bool vb_load_is_whole(const void *record, size_t bytes, uint64_t key);
 
-/* The record of a key, in the memory of its node, which this process reaches; NULL: there is none.
+/* The record of a key, in the memory of its node, which this process reaches or has a copy of
+ * (vb_table_mirror); NULL: there is none.
  * Counts it, and whether somebody still has it or its place.  Nobody runs transactions any more. */
 const void *vb_load_record(const struct vb_load *l, unsigned table, uint64_t key,
 			   struct vb_load_sums *sums);

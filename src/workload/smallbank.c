@@ -259,13 +259,22 @@ static void count(const struct vb_load *l, uint16_t node, struct vb_load_sums *s
 	vb_load_count_dense(l, CHECKING, node, look, sums);
 }
 
+static void moved(const struct vb_load *l, const struct vb_load_sums *sums,
+		  int64_t by[VB_LOAD_CHANGES_MAX])
+{
+	(void)l;
+	by[0] = (int64_t)(sums->value[0] - sums->value[1]);
+}
+
 static int judge(const struct vb_load *l, const struct vb_load_sums *sums, const int64_t *change,
 		 char *why, size_t size)
 {
 	int64_t now = (int64_t)sums->value[0], was = (int64_t)sums->value[1];
+	int64_t by[VB_LOAD_CHANGES_MAX];
 	int err = vb_load_judge_records(sums, why, size);
 
-	if (err != 0 || now == was + change[0])
+	moved(l, sums, by);
+	if (err != 0 || by[0] == change[0])
 		return err;
 	snprintf(why, size,
 		 "all balances together are %" PRId64 "; they were %" PRId64
@@ -293,5 +302,6 @@ const struct vb_load_ops vb_load_smallbank = {
 	.next = next,
 	.body = body,
 	.count = count,
+	.moved = moved,
 	.judge = judge,
 };

@@ -548,6 +548,15 @@ static void count(const struct vb_load *l, uint16_t node, struct vb_load_sums *s
 		count_one(l, s, sums);
 }
 
+static void moved(const struct vb_load *l, const struct vb_load_sums *sums,
+		  int64_t by[VB_LOAD_CHANGES_MAX])
+{
+	(void)l;
+	by[0] = (int64_t)(sums->value[0] - sums->value[1]);
+	by[1] = (int64_t)sums->value[2];
+	by[2] = (int64_t)sums->value[3];
+}
+
 static int judge(const struct vb_load *l, const struct vb_load_sums *sums, const int64_t *change,
 		 char *why, size_t size)
 {
@@ -559,11 +568,11 @@ static int judge(const struct vb_load *l, const struct vb_load_sums *sums, const
 		"special facilities have counted %" PRId64
 		" updates, and the committed transactions have made %" PRId64,
 	};
-	int64_t now[] = {(int64_t)(sums->value[0] - sums->value[1]), (int64_t)sums->value[2],
-			 (int64_t)sums->value[3]};
+	int64_t now[VB_LOAD_CHANGES_MAX];
 	int err = vb_load_judge_records(sums, why, size);
 
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(now) && err == 0; i++) {
+	moved(l, sums, now);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(what) && err == 0; i++) {
 		if (now[i] == change[i])
 			continue;
 		snprintf(why, size, what[i], now[i], change[i]);
@@ -586,5 +595,6 @@ const struct vb_load_ops vb_load_tatp = {
 	.next = next,
 	.body = body,
 	.count = count,
+	.moved = moved,
 	.judge = judge,
 };

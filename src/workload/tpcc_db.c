@@ -363,5 +363,6 @@ const struct vb_load_ops vb_load_tpcc = {
 	.body = vb_tpcc_body,
 	.committed = vb_tpcc_committed,
 	.count = vb_tpcc_count,
+	.moved = vb_tpcc_moved,
 	.judge = vb_tpcc_judge,
 };

@@ -246,6 +246,8 @@ int vb_tpcc_guessed(struct vb_load_client *c, struct vb_coordinator *me, enum tp
 		    uint32_t is);
 int vb_tpcc_guessed_customer(struct vb_load_client *c, struct vb_coordinator *me, uint32_t is);
 void vb_tpcc_count(const struct vb_load *l, uint16_t node, struct vb_load_sums *sums);
+void vb_tpcc_moved(const struct vb_load *l, const struct vb_load_sums *sums,
+		   int64_t by[VB_LOAD_CHANGES_MAX]);
 int vb_tpcc_judge(const struct vb_load *l, const struct vb_load_sums *sums, const int64_t *change,
 		  char *why, size_t size);
 

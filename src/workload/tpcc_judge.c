@@ -315,10 +315,21 @@ void vb_tpcc_count(const struct vb_load *l, uint16_t node, struct vb_load_sums *
 	free(at);
 }
 
+/* Orders, cents and deliveries. */
+#define TOTALS 3u
+
+void vb_tpcc_moved(const struct vb_load *l, const struct vb_load_sums *sums,
+		   int64_t by[VB_LOAD_CHANGES_MAX])
+{
+	(void)l;
+	for (unsigned i = 0; i < TOTALS; i++)
+		by[i] = (int64_t)sums->value[ORDERED + i];
+}
+
 static int judge_totals(const struct vb_load *l, const struct vb_load_sums *sums,
 			const int64_t *change, char *why, size_t size)
 {
-	static const char *const what[] = {
+	static const char *const what[TOTALS] = {
 		"districts have counted %" PRId64
 		" orders, and the committed transactions have made %" PRId64,
 		"warehouses have received %" PRId64
@@ -327,12 +338,13 @@ static int judge_totals(const struct vb_load *l, const struct vb_load_sums *sums
 		" deliveries, and the committed transactions have made %" PRId64,
 	};
 
-	for (unsigned i = 0; i < VB_ARRAY_SIZE(what); i++) {
-		int64_t now = (int64_t)sums->value[ORDERED + i];
+	int64_t now[VB_LOAD_CHANGES_MAX];
 
-		if (now == change[i])
+	vb_tpcc_moved(l, sums, now);
+	for (unsigned i = 0; i < TOTALS; i++) {
+		if (now[i] == change[i])
 			continue;
-		snprintf(why, size, what[i], now, change[i]);
+		snprintf(why, size, what[i], now[i], change[i]);
 		return -EBADMSG;
 	}
 	if (tpcc_opts_of(l)->no_inserts || (sums->value[TAKEN] == 0 && sums->value[PICKED] == 0))

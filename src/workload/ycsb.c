@@ -341,17 +341,25 @@ static void count(const struct vb_load *l, uint16_t node, struct vb_load_sums *s
 	vb_load_count_dense(l, 0, node, look, sums);
 }
 
+static void moved(const struct vb_load *l, const struct vb_load_sums *sums,
+		  int64_t by[VB_LOAD_CHANGES_MAX])
+{
+	by[0] = opts_of(l)->blind ? 0 : (int64_t)sums->value[0];
+}
+
 static int judge(const struct vb_load *l, const struct vb_load_sums *sums, const int64_t *change,
 		 char *why, size_t size)
 {
+	int64_t now[VB_LOAD_CHANGES_MAX];
 	int err = vb_load_judge_records(sums, why, size);
 
-	if (err != 0 || opts_of(l)->blind || sums->value[0] == (uint64_t)change[0])
+	moved(l, sums, now);
+	if (err != 0 || opts_of(l)->blind || now[0] == change[0])
 		return err;
 	snprintf(why, size,
-		 "the records have counted %" PRIu64
+		 "the records have counted %" PRId64
 		 " writes, and the committed transactions have made %" PRId64,
-		 sums->value[0], change[0]);
+		 now[0], change[0]);
 	return -EBADMSG;
 }
 
@@ -374,5 +382,6 @@ const struct vb_load_ops vb_load_ycsb = {
 	.next = next,
 	.body = body,
 	.count = count,
+	.moved = moved,
 	.judge = judge,
 };

@@ -227,18 +227,26 @@ static void count(const struct vb_load *l, uint16_t node, struct vb_load_sums *s
 	}
 }
 
+static void moved(const struct vb_load *l, const struct vb_load_sums *sums,
+		  int64_t by[VB_LOAD_CHANGES_MAX])
+{
+	(void)l;
+	by[0] = (int64_t)sums->value[0];
+}
+
 static int judge(const struct vb_load *l, const struct vb_load_sums *sums, const int64_t *change,
 		 char *why, size_t size)
 {
+	int64_t now[VB_LOAD_CHANGES_MAX];
 	int err = vb_load_judge_records(sums, why, size);
 
-	(void)l;
-	if (err != 0 || sums->value[0] == (uint64_t)change[0])
+	moved(l, sums, now);
+	if (err != 0 || now[0] == change[0])
 		return err;
 	snprintf(why, size,
-		 "there are %" PRIu64 " records more than at first, and the committed transactions "
+		 "there are %" PRId64 " records more than at first, and the committed transactions "
 		 "have inserted %" PRId64,
-		 sums->value[0], change[0]);
+		 now[0], change[0]);
 	return -EBADMSG;
 }
 
@@ -256,5 +264,6 @@ const struct vb_load_ops vb_load_ycsb_e = {
 	.next = next,
 	.body = body,
 	.count = count,
+	.moved = moved,
 	.judge = judge,
 };

@@ -273,7 +273,10 @@ static int client_open(struct vb_bench_run *run, void *client, void *state)
 {
 	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
 	struct vb_tbench_client *c = client;
-	uint16_t node = (uint16_t)(c->body.index / (u->plan->o.threads * u->plan->o.coroutines));
+	const struct vb_tbench_opts *o = &u->plan->o;
+	uint16_t node =
+		(uint16_t)(o->elastic != NULL ? c->body.index % o->nodes
+					      : c->body.index / (o->threads * o->coroutines));
 	int err;
 
 	c->u = u;

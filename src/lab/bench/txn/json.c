@@ -37,7 +37,13 @@ static void set_setting(json_t *j, const struct vb_tbench_result *r)
 	vb_json_set(j, "fabric", vb_bench_fabric_names[o->fabric]);
 	vb_json_set(j, "fabric_options", o->fabric_options);
 	vb_json_set(j, "profile", sim ? o->profile : NULL);
+	vb_json_set(j, "elastic", o->elastic);
+	vb_json_set(j, "database",
+		    r->plan->served != NULL ? (const char *)r->plan->served->name : NULL);
 	vb_json_set(j, "nodes", o->nodes);
+	vb_json_set(j, "procs",
+		    r->plan->served != NULL ? json_integer((json_int_t)o->cluster.procs)
+					    : json_null());
 	vb_json_set(j, "threads", o->threads);
 	vb_json_set(j, "coroutines", o->coroutines);
 	vb_json_set(j, "clients", vb_tbench_clients(r->plan));

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "lab/bench/engine/servers.h"
 
 #define SEC 1000000000ull
 #define MIB (1ull << 20)
@@ -21,9 +22,9 @@
 
 #define O struct vb_tbench_opts
 static const struct vb_opt what_table[] = {
-	VB_OPT_STRING(O, cc, "cc", "NAMES", "all",
+	VB_OPT_STRING(O, cc, "cc", "NAMES", NULL,
 		      "concurrency-control protocols to run, one after the other: all, or names "
-		      "with commas between them; `verbena list` shows them"),
+		      "with commas between them; `verbena list` shows them (all)"),
 	VB_OPT_STRING(O, hybrid, "hybrid", "CODE", NULL,
 		      "which stages run by RPC and not one-sided: none, rpc (every one), both (one "
 		      "run with none and one with rpc), all (a run for each code), or one digit 0 "
@@ -40,8 +41,8 @@ static const struct vb_opt what_table[] = {
 		      "the fabric's own options, KEY=VALUE,...; `verbena list` shows them (sim: "
 		      "scope=global, atomics of the CPU and of the card know of each other)"),
 	VB_OPT_SIZE(O, nodes, "nodes", NULL, 1, 256, "shm, sim: number of nodes (2; sim: 4)"),
-	VB_OPT_SIZE(O, cluster.procs, "procs", NULL, 2, 256,
-		    "tcp, ucx, verbs: processes, each a node (2)"),
+	VB_OPT_SIZE(O, cluster.procs, "procs", NULL, 1, 256,
+		    "tcp, ucx, verbs: processes, each a node; with --servers, clients' (2)"),
 	VB_OPT_SIZE(O, threads, "threads", "1", 1, 256,
 		    "workers of each node; on shm each is a process, and the first of each node is "
 		    "its server too"),
@@ -51,6 +52,15 @@ static const struct vb_opt what_table[] = {
 		      "shm: name of the segment (none: private to this run)"),
 	VB_OPT_STRING(O, profile, "profile", "NAME", NULL, "sim: model of the network (cx5)"),
 	VB_OPT_END};
+
+static const struct vb_opt served_table[] = {
+	VB_OPT_STRING(O, servers, "servers", "LIST", NULL,
+		      "who they are, HOST:PORT+HOST:PORT... or a file (with a / in its name) with "
+		      "a line for each: this run is a client of theirs"),
+	VB_OPT_STRING(O, database, "database", "DATABASE", NULL,
+		      "which of their databases, in the words of `verbena serve`: "
+		      "NAME:cc=PROTOCOL,...,workload=NAME,..."),
+	VB_OPT_STRING(O, key, "key", "FILE", NULL, VB_BENCH_KEY_HELP), VB_OPT_END};
 
 static const struct vb_opt engine_table[] = {
 	VB_OPT_CHOICE(O, recovery, "recovery", "on|off", "on",
@@ -85,9 +95,9 @@ static const struct vb_opt engine_table[] = {
 	VB_OPT_END};
 
 static const struct vb_opt load_table[] = {
-	VB_OPT_STRING(O, workload, "workload", "NAME", "ycsb",
+	VB_OPT_STRING(O, workload, "workload", "NAME", NULL,
 		      "what the transactions do: ycsb, ycsb-e, smallbank, bank, tatp or "
-		      "tpcc"),
+		      "tpcc (ycsb)"),
 	VB_OPT_SIZE(O, seed, "seed", "1", 0, INT64_MAX, "decides every random choice"), VB_OPT_END};
 
 static const struct vb_opt measure_table[] = {
@@ -144,12 +154,13 @@ void vb_tbench_prefer(int argc, char **argv)
 
 const struct vb_opt_group *vb_tbench_groups(struct vb_tbench_opts *opts, unsigned *n)
 {
-	static struct vb_opt_group groups[5 + VB_TBENCH_LOADS_MAX];
+	static struct vb_opt_group groups[6 + VB_TBENCH_LOADS_MAX];
 	static char titles[VB_TBENCH_LOADS_MAX][64];
 
 	*n = 0;
 	groups[(*n)++] = (struct vb_opt_group){"What runs", what_table, opts};
 	groups[(*n)++] = vb_bench_cluster_group(&opts->cluster);
+	groups[(*n)++] = (struct vb_opt_group){"Servers that run already", served_table, opts};
 	groups[(*n)++] = (struct vb_opt_group){"Engine", engine_table, opts};
 	groups[(*n)++] = (struct vb_opt_group){"Load", load_table, opts};
 	for (unsigned turn = 0; turn < 2; turn++) {
@@ -183,22 +194,26 @@ static size_t size_of(enum vb_opt_kind kind)
 	}
 }
 
-/* An option that only another workload has would be ignored: refused. */
-static int refuse_others(const struct vb_load_ops *chosen)
+/* An option that only another workload has would be ignored: refused; and any of one that --database names. */
+static int refuse_others(const struct vb_load_ops *chosen, bool served)
 {
 	for (unsigned k = 0; vb_loads[k] != NULL; k++) {
 		char plain[OPTIONS_MAX] VB_ALIGNED(16) = {0};
 
-		if (vb_loads[k] == chosen)
+		if (vb_loads[k] == chosen && !served)
 			continue;
 		vb_opt_defaults(vb_loads[k]->options, plain);
 		for (const struct vb_opt *o = vb_loads[k]->options; o->kind != VB_OPT_KIND_END; o++)
 			if (memcmp(plain + o->offset, load_options[k].bytes + o->offset,
 				   size_of(o->kind)) != 0)
-				return vb_fail(
-					-EINVAL,
-					"--%s is an option of --workload %s, and this is '%s'",
-					o->name, vb_loads[k]->name, chosen->name);
+				return served ? vb_fail(-EINVAL,
+							"leave out --%s: --database says it, "
+							"behind workload=%s",
+							o->name, chosen->name)
+					      : vb_fail(-EINVAL,
+							"--%s is an option of --workload %s, and "
+							"this is '%s'",
+							o->name, vb_loads[k]->name, chosen->name);
 	}
 	return 0;
 }
@@ -211,8 +226,9 @@ static int plan_load(struct vb_tbench_plan *p)
 		if (strcmp(vb_loads[k]->name, p->o.workload) != 0)
 			continue;
 		p->load = vb_loads[k];
-		p->load_options = load_options[k].bytes;
-		return refuse_others(p->load);
+		p->load_options = p->served != NULL ? (const void *)p->served->load_options.bytes
+						    : load_options[k].bytes;
+		return refuse_others(p->load, p->served != NULL);
 	}
 	return vb_fail(-EINVAL,
 		       "no workload is called '%s'%s; `verbena list` shows "
@@ -321,6 +337,21 @@ static int check_lag(const struct vb_tbench_plan *p)
 		       p->o.cc);
 }
 
+/* How the copies of the log are written all processes of a database agree on, and its servers know of no code. */
+static int check_copies(const struct vb_tbench_plan *p)
+{
+	if (p->served == NULL || p->o.copies == 0)
+		return 0;
+	for (unsigned i = 0; i < p->o.runs; i++)
+		if (p->run[i].code[p->run[i].cc->n_stages] == '1')
+			return vb_fail(-EINVAL,
+				       "--hybrid: the copies of the log of '%s' are written "
+				       "one-sided; give a code of %u digits, or one that ends "
+				       "with 0",
+				       p->served->name, p->run[i].cc->n_stages);
+	return 0;
+}
+
 /* Who wants all that is touched to be declared, of a workload that does not. */
 static int check_declared(const struct vb_tbench_plan *p)
 {
@@ -385,6 +416,9 @@ static int plan_runs(struct vb_tbench_plan *p)
 /* How many processes there are, unless only a launcher knows. */
 static int plan_procs(struct vb_tbench_opts *o)
 {
+	if (o->cluster.procs == 1)
+		return vb_fail(-EINVAL, "--procs 1: at least two are needed on '%s'",
+			       vb_bench_fabric_names[o->fabric]);
 	if (o->threads != 1)
 		return vb_fail(-EINVAL,
 			       "on '%s' a node is one process with one thread: say --procs and "
@@ -400,7 +434,7 @@ static int plan_procs(struct vb_tbench_opts *o)
 
 static int plan_fabric(struct vb_tbench_opts *o)
 {
-	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_is_net(o->fabric);
+	bool sim = o->fabric == VB_BENCH_SIM, net = vb_bench_in_group(&o->common);
 	int err = vb_bench_plan_common(&o->common, SIM_DURATION_NS);
 
 	if (err)
@@ -409,6 +443,8 @@ static int plan_fabric(struct vb_tbench_opts *o)
 		o->stall_ns = sim ? SIM_STALL_NS : SHM_STALL_NS;
 	if (net)
 		return plan_procs(o);
+	if (o->elastic != NULL) /* the servers say how many nodes there are */
+		return 0;
 	if (o->cluster.procs != 0)
 		return vb_fail(-EINVAL,
 			       "--procs is for --fabric tcp, ucx and verbs: say --nodes and "
@@ -425,14 +461,21 @@ static int plan_fabric(struct vb_tbench_opts *o)
 	return 0;
 }
 
-static int plan_clients(const struct vb_tbench_opts *o)
+static int plan_clients(const struct vb_tbench_plan *p)
 {
-	if (o->nodes * o->threads > VB_TBENCH_WORKERS_MAX)
+	const struct vb_tbench_opts *o = &p->o;
+
+	if (vb_tbench_workers(p) > VB_TBENCH_WORKERS_MAX)
 		return vb_fail(-EINVAL,
 			       "%" PRIu64 " nodes with %" PRIu64
 			       " threads each: at most %u workers are possible",
 			       o->nodes, o->threads, VB_TBENCH_WORKERS_MAX);
-	if (o->nodes * o->threads * o->coroutines > VB_TBENCH_CLIENTS_MAX)
+	if (p->served != NULL && vb_tbench_clients(p) > VB_TBENCH_CLIENTS_MAX)
+		return vb_fail(-EINVAL,
+			       "%" PRIu64 " processes with %" PRIu64
+			       " coroutines each are too many: at most %u clients are possible",
+			       o->cluster.procs, o->coroutines, VB_TBENCH_CLIENTS_MAX);
+	if (vb_tbench_clients(p) > VB_TBENCH_CLIENTS_MAX)
 		return vb_fail(-EINVAL,
 			       "%" PRIu64 " nodes, %" PRIu64 " threads each and %" PRIu64
 			       " coroutines on each are too many: at most %u clients are possible",
@@ -480,18 +523,22 @@ void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tben
 
 	*p = (struct vb_db_params){
 		.cc = one->cc->name,
-		.hybrid = one->code,
 		.coordinators = (uint32_t)(o->threads * o->coroutines),
 		.lease_ns = o->lease_ns,
-		.wait_ns = one->cc->caps & VB_CC_BOUNDED ? o->wait_ns : 0,
-		.hot_from = one->cc->caps & VB_CC_HEATS ? (uint32_t)o->hot_from : 0,
 		.snapshot_lag_ns = one->cc->caps & VB_CC_SNAPSHOTS ? lag_of(o) : 0,
 		.no_recovery = o->recovery != 0,
-		.no_doorbell = o->no_doorbell,
-		.no_outstanding = o->no_outstanding,
-		.passive_ack = o->passive_ack,
 		.copies = (uint32_t)o->copies,
 	};
+	if (plan->served != NULL)
+		vb_serve_db_params(plan->served, load, p);
+	p->hybrid = one->code;
+	p->wait_ns = one->cc->caps & VB_CC_BOUNDED ? o->wait_ns : 0;
+	p->hot_from = one->cc->caps & VB_CC_HEATS ? (uint32_t)o->hot_from : 0;
+	p->no_doorbell = o->no_doorbell;
+	p->no_outstanding = o->no_outstanding;
+	p->passive_ack = o->passive_ack;
+	if (plan->served != NULL)
+		return;
 	/* One more, for who sweeps up after the dead; without it there is no place for him if all
 	 * of node 0 have died. */
 	if (o->fabric == VB_BENCH_SHM &&
@@ -551,13 +598,32 @@ static int plan_memory(const struct vb_tbench_plan *p)
 	return vb_bench_plan_memory(&p->o.common, most, what, "fewer or smaller records");
 }
 
+static int plan_servers(struct vb_tbench_plan *p)
+{
+	struct vb_tbench_opts *o = &p->o;
+	int err = 0;
+
+	if (o->servers != NULL)
+		err = vb_tbench_served_plan(p);
+	else if (o->database != NULL || o->key != NULL)
+		err = vb_fail(-EINVAL, "--database and --key are for servers that run already: "
+				       "--servers HOST:PORT+HOST:PORT... says which");
+	if (o->cc == NULL)
+		o->cc = "all";
+	if (o->workload == NULL)
+		o->workload = "ycsb";
+	return err;
+}
+
 int vb_tbench_plan(const void *opts, void *plan)
 {
 	struct vb_tbench_plan *p = plan;
 	int err;
 
 	*p = (struct vb_tbench_plan){.o = *(const struct vb_tbench_opts *)opts};
-	err = plan_load(p);
+	err = plan_servers(p);
+	if (err == 0)
+		err = plan_load(p);
 	if (err == 0)
 		err = plan_runs(p);
 	if (err == 0)
@@ -567,12 +633,16 @@ int vb_tbench_plan(const void *opts, void *plan)
 	if (err == 0)
 		err = check_lag(p);
 	if (err == 0)
+		err = check_copies(p);
+	if (err == 0)
 		err = check_declared(p);
 	if (err == 0)
 		err = plan_fabric(&p->o);
 	if (err == 0)
 		err = plan_history(p);
-	if (err == 0 && p->o.nodes != 0)
+	if (err == 0 && p->served != NULL)
+		err = plan_clients(p);
+	else if (err == 0 && p->o.nodes != 0)
 		err = vb_tbench_plan_nodes(p);
 	if (err)
 		vb_tbench_plan_free(p);
@@ -586,7 +656,7 @@ int vb_tbench_plan_nodes(void *plan)
 
 	if (vb_bench_is_net(p->o.fabric))
 		p->o.nodes = p->o.cluster.procs;
-	err = plan_clients(&p->o);
+	err = plan_clients(p);
 	return err ? err : plan_memory(p);
 }
 

@@ -39,11 +39,19 @@ void vb_tbench_print_head(FILE *to, const void *plan)
 	char span[16];
 
 	vb_format_ns(span, sizeof(span), (double)o->duration_ns);
-	fprintf(to,
-		"%s on %" PRIu64 " nodes, %" PRIu64 " thread%s each with %" PRIu64
-		" coroutine%s; %s",
-		p->load->name, o->nodes, o->threads, o->threads > 1 ? "s" : "", o->coroutines,
-		o->coroutines > 1 ? "s" : "", vb_bench_fabric_names[o->fabric]);
+	if (o->elastic != NULL)
+		fprintf(to,
+			"%s on %" PRIu64 " nodes, %" PRIu64 " process%s with %" PRIu64
+			" client%s each; tcp, servers that run: %s",
+			p->load->name, o->nodes, o->cluster.procs, o->cluster.procs > 1 ? "es" : "",
+			o->coroutines, o->coroutines > 1 ? "s" : "", o->elastic);
+	else
+		fprintf(to,
+			"%s on %" PRIu64 " nodes, %" PRIu64 " thread%s each with %" PRIu64
+			" coroutine%s; %s",
+			p->load->name, o->nodes, o->threads, o->threads > 1 ? "s" : "",
+			o->coroutines, o->coroutines > 1 ? "s" : "",
+			vb_bench_fabric_names[o->fabric]);
 	if (o->fabric == VB_BENCH_SIM)
 		fprintf(to, ", profile %s, %s of virtual time each", o->profile, span);
 	else

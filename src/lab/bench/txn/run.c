@@ -85,6 +85,8 @@ static void show_filling(struct vb_bench_run *run)
 	const struct vb_tbench_run *u = (const struct vb_tbench_run *)run;
 	uint64_t nodes = u->plan->o.nodes, slots = nodes < SLOTS ? nodes : SLOTS, done = 0;
 
+	if (u->filled == NULL)
+		return;
 	for (uint64_t i = 0; i < slots; i++)
 		done += __atomic_load_n(&u->filled[i], __ATOMIC_RELAXED);
 	vb_bench_progress_show((double)done * (double)nodes /
@@ -105,7 +107,7 @@ static int open_fabric(struct vb_tbench_run *u)
 		.name = o->segment,
 		.nodes = (uint16_t)o->nodes,
 		.node_bytes = vb_tbench_node_bytes(u->plan, u->one, &u->load),
-		.endpoints = vb_tbench_clients(u->plan) + (uint32_t)o->nodes + 16,
+		.endpoints = (uint32_t)(vb_tbench_clients(u->plan) + o->nodes + 16),
 		.seed = o->seed,
 		.cluster = u->run.group != NULL ? u->run.group->cluster : NULL,
 	};
@@ -154,7 +156,7 @@ static int open_database(struct vb_tbench_run *u)
 /* Of each worker that this process has, or has forked. */
 static int open_recorders(struct vb_tbench_run *u)
 {
-	bool net = vb_bench_is_net(u->run.kind);
+	bool net = vb_bench_in_group(u->run.o);
 	unsigned first = net ? u->run.group->rank : 0;
 	int err = 0;
 
@@ -171,12 +173,23 @@ static int open_recorders(struct vb_tbench_run *u)
 	return err;
 }
 
+/* In the parent of workers that are clients. */
+static int open_elastic(struct vb_tbench_run *u)
+{
+	int err = vb_tbench_elastic_begin(u);
+
+	return err != 0 ? err : open_recorders(u);
+}
+
 static int open_all(struct vb_bench_run *run)
 {
 	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
 	uint16_t nodes = (uint16_t)u->plan->o.nodes;
-	int err = open_database(u);
+	int err;
 
+	if (run->o->elastic != NULL)
+		return open_elastic(u);
+	err = open_database(u);
 	u->server = calloc(nodes, sizeof(struct vb_db_server *));
 	if (run->kind == VB_BENCH_SHM)
 		u->filled = vb_bench_share(SLOTS * sizeof(*u->filled));
@@ -212,6 +225,7 @@ static void close_all(struct vb_bench_run *run)
 	for (unsigned i = 0; u->histories != NULL && i < run->group->hosts; i++)
 		vb_history_close(u->histories[i]);
 	free(u->histories);
+	vb_tbench_elastic_end(u);
 }
 
 static int worker_open(struct vb_bench_run *run, unsigned worker)
@@ -225,6 +239,12 @@ static int worker_open(struct vb_bench_run *run, unsigned worker)
 		if (err)
 			return err;
 	}
+	if (run->o->elastic != NULL) {
+		int err = vb_tbench_elastic_join(u);
+
+		if (err)
+			return err;
+	}
 	u->tally = vb_bench_tally_of(run, worker);
 	if (u->recorders != NULL) {
 		struct vb_tbench_recorder *rec = &u->recorders[u->n_recorders > 1 ? worker : 0];
@@ -233,6 +253,14 @@ static int worker_open(struct vb_bench_run *run, unsigned worker)
 		u->db->watch = &rec->watch;
 	}
 	return 0;
+}
+
+static void worker_close(struct vb_bench_run *run)
+{
+	if (run->o->elastic != NULL)
+		vb_tbench_elastic_leave((struct vb_tbench_run *)run);
+	else
+		stop_serving(run);
 }
 
 /* ---- while it runs ---- */
@@ -267,21 +295,24 @@ static void worker_died(struct vb_bench_run *run, unsigned worker, int signal)
 
 	if (u->recorders != NULL)
 		vb_tbench_recorder_bury(&u->recorders[worker], u->db);
-	u->r->dead_servers += signal != 0 && worker % u->plan->o.threads == 0;
+	u->r->dead_servers += signal != 0 && u->learnt == NULL && worker % u->plan->o.threads == 0;
 }
 
 /* ---- the end ---- */
 
 static int check(struct vb_tbench_run *u)
 {
-	const struct vb_history **parts = calloc(u->n_recorders, sizeof(struct vb_history *));
+	const struct vb_history **parts = calloc(u->n_recorders + 1, sizeof(struct vb_history *));
+	unsigned n = u->n_recorders;
 	int err;
 
 	if (parts == NULL)
 		return vb_fail(-ENOMEM, "no memory to check a history");
 	for (unsigned i = 0; i < u->n_recorders; i++)
 		parts[i] = u->recorders[i].history;
-	err = vb_tbench_check(u->r, &u->load, parts, u->n_recorders);
+	if (u->before != NULL)
+		parts[n++] = u->before;
+	err = vb_tbench_check(u->r, &u->load, parts, n);
 	free(parts);
 	return err;
 }
@@ -291,10 +322,11 @@ static int judge(struct vb_bench_run *run)
 	struct vb_tbench_run *u = (struct vb_tbench_run *)run;
 	struct vb_tbench_tally *t = u->r->tally;
 	struct vb_bench_end *end = run->end;
+	bool alone = true;
 
 	if (run->kind == VB_BENCH_SHM)
 		u->r->fill_s = run->open_s;
-	else
+	else if (run->kind == VB_BENCH_SIM)
 		t->rate = vb_bench_rate(vb_tbench_commits(t), t->measured_ns);
 	if (run->stuck > 0) {
 		end->stalled = true;
@@ -302,14 +334,20 @@ static int judge(struct vb_bench_run *run)
 			 run->stuck);
 	}
 	vb_tbench_take_books(t, run->states, run->clients);
-	if (end->deaths != 0 && u->plan->o.recovery == 0 && !end->stalled) {
-		int err = vb_tbench_sweep(u->r, u->db);
+	if (run->o->elastic != NULL) {
+		alone = vb_tbench_elastic_judge(u);
+	} else {
+		int err = end->deaths != 0 && u->plan->o.recovery == 0 && !end->stalled
+				  ? vb_tbench_sweep(u->r, u->db)
+				  : 0;
 
 		if (err)
 			return err;
+		vb_tbench_judge(u->r, &u->load, u->db);
 	}
-	vb_tbench_judge(u->r, &u->load, u->db);
-	if (u->recorders == NULL || (run->kind == VB_BENCH_SHM && run->control->failed != 0))
+	/* What others have written is in no history of ours. */
+	if (u->recorders == NULL || !alone ||
+	    (run->kind != VB_BENCH_SIM && run->control->failed != 0))
 		return 0;
 	return check(u);
 }
@@ -324,7 +362,7 @@ static const struct vb_bench_run_ops run_ops = {
 	.open = open_all,
 	.close = close_all,
 	.worker_open = worker_open,
-	.worker_close = stop_serving,
+	.worker_close = worker_close,
 	.opening = show_filling,
 	.measured = measured,
 	.explain = explain,
@@ -333,7 +371,7 @@ static const struct vb_bench_run_ops run_ops = {
 	.judge = judge,
 };
 
-int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_group *group,
+int vb_tbench_run_one(struct vb_tbench_plan *plan, struct vb_bench_group *group,
 		      const struct vb_tbench_one *one, struct vb_tbench_result *r)
 {
 	struct vb_tbench_run u = {.plan = plan, .one = one, .r = r};
@@ -346,8 +384,8 @@ int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_group *
 		.end = &r->end,
 		.tally = r->tally,
 		.group = group,
-		.clients = vb_tbench_clients(plan),
-		.workers = vb_tbench_workers(plan),
+		.clients = (unsigned)vb_tbench_clients(plan),
+		.workers = (unsigned)vb_tbench_workers(plan),
 		.in_rows = true,
 	};
 	return vb_bench_run_do(&u.run);

@@ -22,7 +22,7 @@ static void name(const void *plan, unsigned run, char *buf, size_t bytes)
 
 static int run(void *plan, unsigned run, struct vb_bench_group *group, void *result)
 {
-	const struct vb_tbench_plan *p = plan;
+	struct vb_tbench_plan *p = plan;
 
 	return vb_tbench_run_one(p, group, &p->run[run], result);
 }

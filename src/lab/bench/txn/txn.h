@@ -6,6 +6,8 @@
  *   client.c  what one client does: the same body on every fabric
  *   watch.c   what transactions did, as histories
  *   run.c     one run on any fabric: database, tables, servers; what the engine asks of it
+ *   served.c  which servers that run already, and which database of theirs
+ *   elastic.c a run of clients of such
  *   tally.c   tallies and judgement
  *   dead.c    what killed processes have done last, and what they left locked
  *   gather.c  results and histories of a network, brought together
@@ -37,6 +39,7 @@
 #include "lab/bench/engine/table.h"
 #include "lab/busy.h"
 #include "lab/json.h"
+#include "lab/serve/serve.h"
 #include "txn/epoch.h"
 #include "workload/load.h"
 
@@ -48,6 +51,7 @@
 struct vb_tbench_opts {
 	VB_BENCH_COMMON; /* of a network's processes each is a node */
 	const char *cc, *hybrid, *workload;
+	const char *servers, *database, *key; /* of those who run already */
 	uint64_t threads, coroutines;
 	bool no_doorbell, no_outstanding, passive_ack, no_breakdown;
 	int recovery;  /* 0: on */
@@ -69,6 +73,8 @@ struct vb_tbench_plan {
 	const struct vb_load_ops *load;
 	const void *load_options;
 	struct vb_tbench_one *run; /* [o.runs] */
+	/* Of servers that run already: their database, as --database says it; else NULL. */
+	const struct vb_serve_db *served;
 };
 
 /* The option tables' groups; opts is where they write.  The options of the workload that stands in
@@ -88,14 +94,17 @@ uint64_t vb_tbench_node_bytes(const struct vb_tbench_plan *plan, const struct vb
 void vb_tbench_db_params(const struct vb_tbench_plan *plan, const struct vb_tbench_one *one,
 			 const struct vb_load *load, struct vb_db_params *p);
 
-static inline unsigned vb_tbench_workers(const struct vb_tbench_plan *p)
+/* --servers, --database and --key into the plan; what --database says is refused elsewhere.  -error, said. */
+int vb_tbench_served_plan(struct vb_tbench_plan *p);
+
+static inline uint64_t vb_tbench_workers(const struct vb_tbench_plan *p)
 {
-	return (unsigned)(p->o.nodes * p->o.threads);
+	return p->served != NULL ? p->o.cluster.procs : p->o.nodes * p->o.threads;
 }
 
-static inline unsigned vb_tbench_clients(const struct vb_tbench_plan *p)
+static inline uint64_t vb_tbench_clients(const struct vb_tbench_plan *p)
 {
-	return (unsigned)(p->o.nodes * p->o.threads * p->o.coroutines);
+	return vb_tbench_workers(p) * p->o.coroutines;
 }
 
 /* ---- what is measured ---- */
@@ -243,13 +252,13 @@ extern const struct vb_bench_client_ops vb_tbench_client_ops;
 
 /* On a network in every process of the group, of which the root has the result.  0 or -error, said;
  * r is valid either way (r->end tells). */
-int vb_tbench_run_one(const struct vb_tbench_plan *plan, struct vb_bench_group *group,
+int vb_tbench_run_one(struct vb_tbench_plan *plan, struct vb_bench_group *group,
 		      const struct vb_tbench_one *one, struct vb_tbench_result *r);
 
 /* One run, as its files share it. */
 struct vb_tbench_run {
 	struct vb_bench_run run;
-	const struct vb_tbench_plan *plan;
+	struct vb_tbench_plan *plan;
 	const struct vb_tbench_one *one;
 	struct vb_tbench_result *r;
 	struct vb_load load;
@@ -262,12 +271,28 @@ struct vb_tbench_run {
 	struct vb_tbench_tally *tally;
 	struct vb_tbench_meter meter_start;
 	uint64_t start_ns, start_cpu_ns, start_tsc;
+	/* Clients of servers that run already: what is learnt of those, shared; and a history of what was there before,
+	 * if one is wanted. */
+	struct vb_tbench_learnt *learnt;
+	struct vb_history *before;
+	uint64_t *clocks; /* of each coordinator's place, before the run; shared */
 	/* A network's root: of all processes. */
 	struct vb_load_sums sums;
 	struct vb_history **histories;
 };
 
 extern const struct vb_bench_gather_ops vb_tbench_gather_ops;
+
+/* ---- elastic.c: clients of servers that run already ---- */
+
+/* In the parent: before workers are forked (0 or -error, said); when all have gone, the invariant, and whether the run
+ * had the database for itself; in the end. */
+int vb_tbench_elastic_begin(struct vb_tbench_run *u);
+bool vb_tbench_elastic_judge(struct vb_tbench_run *u);
+void vb_tbench_elastic_end(struct vb_tbench_run *u);
+/* In a worker: fabric, database and tables.  0 or -error, said. */
+int vb_tbench_elastic_join(struct vb_tbench_run *u);
+void vb_tbench_elastic_leave(struct vb_tbench_run *u);
 
 void vb_tbench_result_free(void *result);
 

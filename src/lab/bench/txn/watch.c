@@ -165,6 +165,7 @@ int vb_tbench_recorder_open(struct vb_tbench_recorder *r, const struct vb_tbench
 void vb_tbench_recorder_bury(struct vb_tbench_recorder *r, const struct vb_db *db)
 {
 	uint64_t count = r->history != NULL ? vb_history_count(r->history) : 0;
+	const bool known = db != NULL && db->status; /* here, what has become of it */
 
 	for (unsigned i = 0; r->history != NULL && i < r->clients; i++) {
 		struct prepared *p = prepared_of(r, i);
@@ -172,11 +173,11 @@ void vb_tbench_recorder_bury(struct vb_tbench_recorder *r, const struct vb_db *d
 		if (!__atomic_load_n(&p->valid, __ATOMIC_ACQUIRE))
 			continue;
 		if ((p->nth != 0 && p->nth <= count) ||
-		    (db->status && !vb_tbench_has_committed(db, p->place, p->ts))) {
+		    (known && !vb_tbench_has_committed(db, p->place, p->ts))) {
 			__atomic_store_n(&p->valid, 0, __ATOMIC_RELEASE);
 			continue;
 		}
-		p->txn.outcome = db->status ? VB_HISTORY_COMMITTED : VB_HISTORY_UNKNOWN;
+		p->txn.outcome = known ? VB_HISTORY_COMMITTED : VB_HISTORY_UNKNOWN;
 		p->txn.end_ns = UINT64_MAX;
 		add(r, p);
 	}
