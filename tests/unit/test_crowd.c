@@ -10,6 +10,7 @@
 #include "host_world.h"
 #include "lock/handover.h"
 #include "lock/lock.h"
+#include "lock/served.h"
 
 #define RING    16
 #define SENDERS 100
@@ -293,6 +294,66 @@ static void test_holder_is_told(void **state)
 	assert_int_equal(vb_fabric_close(f), 0);
 }
 
+/* ---- a release finds the server's ring full ---- */
+
+#define ASKS_NS (60 * MS)
+
+/* How often it is tried in so long; the server takes nothing out. */
+static uint64_t tried(struct vb_lock_client *me, bool release)
+{
+	struct vb_ask ask = {.lock = 1, .number = ++me->mail.next_request};
+	uint64_t before = me->retries;
+	struct vb_answer answer;
+
+	assert_int_equal(release ? vb_ask_release(me, 1, &ask, ASKS_NS, &answer)
+				 : vb_ask(me, 1, &ask, VB_FOREVER, ASKS_NS, &answer),
+			 -VB_EUNKNOWN);
+	return me->retries - before;
+}
+
+/* A machine that has no time for it tries less often than it may: then it is looked at again. */
+static void test_release_is_sooner(void **state)
+{
+	uint64_t until = vb_clock_ns() + PATIENCE_NS, most = 0, n;
+	struct vb_fabric *f = small_rings();
+	struct vb_lock_client *me, *other;
+	struct vb_lock_server *server;
+	struct vb_lock_space *space;
+	struct vb_grant held;
+	pthread_t thread;
+	struct still s;
+	vb_peer real;
+
+	(void)state;
+	open_locks(f, "rpc", &space, &server, &me, &other);
+	assert_int_equal(vb_lock_acquire(me, 1, VB_EXCLUSIVE, PATIENCE_NS, &held), 0);
+	thread = still_begin(&s, f);
+	real = space->server_cache[0];
+	space->server_cache[0] = s.ep->self;
+	listen_in(true);
+	for (unsigned i = 0; i < RING; i++)
+		assert_int_equal(send_to(other->ep, &s), 0);
+	/* 0.1 ms, 0.2, 0.4, 0.8, 1.6, and then 3.2 each. */
+	assert_in_range(tried(me, false), 0, 23);
+	/* 0.1 ms, 0.2, and then 0.4 each. */
+	while (most <= 23 && vb_clock_ns() < until) {
+		n = tried(me, true);
+		most = n > most ? n : most;
+	}
+	assert_in_range(most, 24, 152);
+	listen_in(false);
+	space->server_cache[0] = real;
+	assert_int_equal(vb_lock_release(me, &held), 0);
+	sem_post(&s.take);
+	sem_post(&s.close);
+	pthread_join(thread, NULL);
+	vb_lock_client_close(me);
+	vb_lock_client_close(other);
+	vb_lock_server_stop(server);
+	assert_int_equal(vb_lock_space_close(space), 0);
+	assert_int_equal(vb_fabric_close(f), 0);
+}
+
 /* ---- who waits for long asks seldom ---- */
 
 static struct {
@@ -398,9 +459,10 @@ static void test_all_get_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_waits),      cmocka_unit_test(test_dies),
-		cmocka_unit_test(test_queue_is_whole), cmocka_unit_test(test_holder_is_told),
-		cmocka_unit_test(test_asks_seldom),    cmocka_unit_test(test_all_get_it),
+		cmocka_unit_test(test_one_waits),         cmocka_unit_test(test_dies),
+		cmocka_unit_test(test_queue_is_whole),    cmocka_unit_test(test_holder_is_told),
+		cmocka_unit_test(test_asks_seldom),       cmocka_unit_test(test_all_get_it),
+		cmocka_unit_test(test_release_is_sooner),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
