@@ -378,9 +378,9 @@ static bool has_lost_core(struct net_env *env)
 
 static void be_calm(struct net_env *env, uint64_t now)
 {
-	bool again = now < env->taken_until_ns + env->calm_ns + AGAIN_NS;
+	bool again = env->calm_ns != 0 && now < env->taken_until_ns + AGAIN_NS;
 
-	if (!again || env->calm_ns == 0)
+	if (!again)
 		env->calm_ns = CALM_NS;
 	else if (env->calm_ns < CALM_MOST_NS)
 		env->calm_ns *= 2;
