@@ -162,9 +162,9 @@ static uint8_t byte(struct input *in)
 	return in->at < in->end ? *in->at++ : 0;
 }
 
-static void append(struct tcp_buf *to, const void *bytes, size_t n)
+static void append(struct vb_buf *to, const void *bytes, size_t n)
 {
-	must(tcp_buf_reserve(to, n), "no memory");
+	must(vb_buf_reserve(to, n), "no memory");
 	if (n > 0)
 		memcpy(to->at + to->end, bytes, n);
 	to->end += n;
@@ -179,7 +179,7 @@ static const uint8_t *some(struct input *in, size_t want, size_t *n)
 	return at;
 }
 
-static void step(struct input *in, struct tcp_buf *to)
+static void step(struct input *in, struct vb_buf *to)
 {
 	uint8_t what = byte(in), spoilt, header[AM_HEADER];
 	const uint8_t *body;
@@ -210,15 +210,15 @@ static void step(struct input *in, struct tcp_buf *to)
 }
 
 /* As the other end seals it, in one record. */
-static void seal(struct tcp_seal *s, struct tcp_buf *plain, struct tcp_buf *to)
+static void seal(struct vb_seal *s, struct vb_buf *plain, struct vb_buf *to)
 {
-	size_t n = tcp_buf_bytes(plain);
+	size_t n = vb_buf_bytes(plain);
 
 	if (n == 0)
 		return;
-	must(tcp_buf_reserve(to, n + TCP_SEAL_MORE), "no memory");
-	to->end += tcp_seal_put(s, to->at + to->end, plain->at + plain->begin, n);
-	tcp_buf_take(plain, n);
+	must(vb_buf_reserve(to, n + VB_SEAL_MORE), "no memory");
+	to->end += vb_seal_put(s, to->at + to->end, plain->at + plain->begin, n);
+	vb_buf_take(plain, n);
 }
 
 static void settle(void)
@@ -237,20 +237,20 @@ static void settle(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const uint8_t ours[TCP_KEY] = "ours", theirs[TCP_KEY] = "theirs";
+	static const uint8_t ours[VB_SEAL_KEY] = "ours", theirs[VB_SEAL_KEY] = "theirs";
 	struct input in = {data, data + size};
 	bool sealed = byte(&in) & 1;
 	struct tcp_conn c = {.t = &via, .host = NULL, .fd = -1, .state = TCP_OPEN};
-	struct tcp_seal *peer = NULL;
-	struct tcp_buf plain = {0};
+	struct vb_seal *peer = NULL;
+	struct vb_buf plain = {0};
 
 	if (f == NULL)
 		begin();
 	c.host = host;
 	host->via = &c;
 	if (sealed) {
-		c.seal = tcp_seal_new(TCP_CHACHA, ours, theirs);
-		peer = tcp_seal_new(TCP_CHACHA, theirs, ours);
+		c.seal = vb_seal_new(VB_SEAL_CHACHA, ours, theirs);
+		peer = vb_seal_new(VB_SEAL_CHACHA, theirs, ours);
 		must(c.seal != NULL && peer != NULL, "no memory");
 	}
 	pthread_mutex_lock(&f->engine);
@@ -263,10 +263,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	settle();
 	pthread_mutex_unlock(&f->engine);
 	host->via = NULL;
-	tcp_seal_free(c.seal);
-	tcp_seal_free(peer);
-	tcp_buf_free(&plain);
-	tcp_buf_free(&c.raw);
-	tcp_buf_free(&c.in);
+	vb_seal_free(c.seal);
+	vb_seal_free(peer);
+	vb_buf_free(&plain);
+	vb_buf_free(&c.raw);
+	vb_buf_free(&c.in);
 	return 0;
 }

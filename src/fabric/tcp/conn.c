@@ -65,11 +65,11 @@ static void conn_free(struct tcp_conn *c)
 	(void)epoll_ctl(c->t->w->f->fd, EPOLL_CTL_DEL, c->fd, NULL);
 	close(c->fd);
 	tcp_shake_end(c);
-	tcp_seal_free(c->seal);
-	tcp_buf_free(&c->raw);
-	tcp_buf_free(&c->in);
-	tcp_buf_free(&c->text);
-	tcp_buf_free(&c->out);
+	vb_seal_free(c->seal);
+	vb_buf_free(&c->raw);
+	vb_buf_free(&c->in);
+	vb_buf_free(&c->text);
+	vb_buf_free(&c->out);
 	free(c);
 }
 
@@ -174,14 +174,14 @@ static bool seal_all(struct tcp_conn *c)
 {
 	size_t bytes;
 
-	while ((bytes = tcp_buf_bytes(&c->text)) > 0) {
-		if (bytes > TCP_SEAL_MAX)
-			bytes = TCP_SEAL_MAX;
-		if (!tcp_buf_reserve(&c->out, bytes + TCP_SEAL_MORE))
+	while ((bytes = vb_buf_bytes(&c->text)) > 0) {
+		if (bytes > VB_SEAL_MAX)
+			bytes = VB_SEAL_MAX;
+		if (!vb_buf_reserve(&c->out, bytes + VB_SEAL_MORE))
 			return false;
-		c->out.end += tcp_seal_put(c->seal, c->out.at + c->out.end,
-					   c->text.at + c->text.begin, bytes);
-		tcp_buf_take(&c->text, bytes);
+		c->out.end += vb_seal_put(c->seal, c->out.at + c->out.end,
+					  c->text.at + c->text.begin, bytes);
+		vb_buf_take(&c->text, bytes);
 	}
 	return true;
 }
@@ -194,13 +194,13 @@ void tcp_conn_push(struct tcp_conn *c)
 		tcp_conn_fail(c, "there was no memory for what it is sent");
 		return;
 	}
-	while (tcp_buf_bytes(&c->out) > 0) {
-		ssize_t n = send(c->fd, c->out.at + c->out.begin, tcp_buf_bytes(&c->out),
+	while (vb_buf_bytes(&c->out) > 0) {
+		ssize_t n = send(c->fd, c->out.at + c->out.begin, vb_buf_bytes(&c->out),
 				 MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (n >= 0) {
 			c->t->w->f->stats.writes++;
-			tcp_buf_take(&c->out, (size_t)n);
+			vb_buf_take(&c->out, (size_t)n);
 			if (vb_unlikely(c->held))
 				c->wrote_ns = vb_clock_ns();
 		} else if (errno == EAGAIN) {
@@ -210,7 +210,7 @@ void tcp_conn_push(struct tcp_conn *c)
 			return;
 		}
 	}
-	c->wants_room = tcp_buf_bytes(&c->out) > 0;
+	c->wants_room = vb_buf_bytes(&c->out) > 0;
 	tell_epoll(c);
 }
 
@@ -222,18 +222,18 @@ static bool is_client(const struct tcp_conn *c)
 /* What it was sent and has not read, as far as it is here. */
 static size_t owed(const struct tcp_conn *c)
 {
-	return tcp_buf_bytes(&c->text) + tcp_buf_bytes(&c->out);
+	return vb_buf_bytes(&c->text) + vb_buf_bytes(&c->out);
 }
 
 int tcp_conn_send(struct tcp_conn *c, const uint8_t *bytes, size_t n)
 {
-	struct tcp_buf *to = c->seal != NULL ? &c->text : &c->out;
+	struct vb_buf *to = c->seal != NULL ? &c->text : &c->out;
 
 	if (owed(c) + n > (is_client(c) ? TCP_OWED_MAX : c->t->backlog)) {
 		spoilt(c, unread);
 		return -EPIPE;
 	}
-	if (!tcp_buf_reserve(to, n)) {
+	if (!vb_buf_reserve(to, n)) {
 		tcp_conn_fail(c, "there was no memory for what it is sent");
 		return -EPIPE;
 	}
@@ -317,14 +317,14 @@ uint64_t tcp_conn_tick(struct tcp_via *t, uint64_t now)
 /* ---- taking apart ---- */
 
 /* Messages at the front of b. */
-static void take_messages(struct tcp_conn *c, struct tcp_buf *b)
+static void take_messages(struct tcp_conn *c, struct vb_buf *b)
 {
 	struct am_header h;
 	const char *why;
 	size_t n;
 
 	c->missing = 0;
-	while (c->state == TCP_OPEN && !c->host->failed && tcp_buf_bytes(b) >= AM_HEADER &&
+	while (c->state == TCP_OPEN && !c->host->failed && vb_buf_bytes(b) >= AM_HEADER &&
 	       !hold(c)) {
 		if (am_header_get(b->at + b->begin, AM_HEADER, &h, &why) != 0) {
 			spoilt(c, why);
@@ -339,12 +339,12 @@ static void take_messages(struct tcp_conn *c, struct tcp_buf *b)
 			return;
 		}
 		n = AM_HEADER + (size_t)h.bytes;
-		if (tcp_buf_bytes(b) < n) {
-			c->missing = n - tcp_buf_bytes(b);
+		if (vb_buf_bytes(b) < n) {
+			c->missing = n - vb_buf_bytes(b);
 			return;
 		}
 		am_message(c->t->w, &h, b->at + b->begin + AM_HEADER);
-		tcp_buf_take(b, n);
+		vb_buf_take(b, n);
 	}
 }
 
@@ -354,7 +354,7 @@ static void take_records(struct tcp_conn *c)
 
 	take_messages(c, &c->in); /* of records that were opened before it was held */
 	while (c->state == TCP_OPEN && !c->host->failed && !c->held &&
-	       (rc = tcp_seal_get(c->seal, &c->raw, &c->in)) == 1)
+	       (rc = vb_seal_get(c->seal, &c->raw, &c->in)) == 1)
 		take_messages(c, &c->in);
 	if (rc == -EBADMSG)
 		spoilt(c, "a frame is not as the other end has sealed it");
@@ -436,12 +436,11 @@ bool tcp_conn_read(struct tcp_conn *c)
 
 	for (unsigned i = 0;
 	     i < READS && !c->held && (c->state == TCP_OPEN || c->state == TCP_SHAKING); i++) {
-		struct tcp_buf *b = &c->raw;
+		struct vb_buf *b = &c->raw;
 		size_t room;
 		ssize_t n;
 
-		if (!tcp_buf_reserve(b,
-				     c->missing > 0 && c->seal == NULL ? c->missing : TCP_READ)) {
+		if (!vb_buf_reserve(b, c->missing > 0 && c->seal == NULL ? c->missing : TCP_READ)) {
 			tcp_conn_fail(c, "there was no memory for what came");
 			return any;
 		}

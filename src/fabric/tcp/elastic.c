@@ -107,7 +107,7 @@ static int read_key(struct tcp_servers *s, const char *path)
 	struct vb_cluster_key key;
 	int err;
 
-	_Static_assert(sizeof(key.bytes) == TCP_KEY, "a key is a key");
+	_Static_assert(sizeof(key.bytes) == VB_SEAL_KEY, "a key is a key");
 	if (path == NULL)
 		return vb_fail(-EINVAL,
 			       "an elastic cluster needs a key file, the same for all: option "

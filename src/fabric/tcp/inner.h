@@ -9,10 +9,10 @@
  *	shaking    a TLS 1.3 handshake proves to each end that the other knows the run's secret, and
  *	           which ranks the two are (shake.c)
  *	open       messages of net/am/wire.h one behind the other; each says how long it is.  Beyond
- *	           loopback they are sealed in records (seal.c)
+ *	           loopback they are sealed in records (seal/seal.c)
  *
  * Nothing that arrives is believed before it is bounded: a connection that has proved nothing gets
- * TCP_SHAKE_MAX bytes and TCP_SHAKE_NS, there are TCP_HALF_MAX of them, and a message is AM_BODY_MAX
+ * VB_SHAKE_MAX bytes and TCP_SHAKE_NS, there are TCP_HALF_MAX of them, and a message is AM_BODY_MAX
  * long at most.  What a peer does not read of its answers is kept up to `backlog`, which is more than
  * one that keeps to the window can owe; beyond that its connection ends.
  *
@@ -24,63 +24,37 @@
  * What is sent is gathered, and leaves in one write when the caller has nothing more (`push`): all
  * answers to what one read has brought, all messages that one doorbell closes.
  *
- * The files call one way: tcp.c (the carrier's calls) and listen.c stand on conn.c, that on shake.c
- * and seal.c, and these on buf.c and address.c.  listen.c asks names.c, too.
+ * The files call one way: tcp.c (the carrier's calls) and listen.c stand on conn.c, that on shake.c and
+ * address.c; the proof and the records are in src/seal.  listen.c asks names.c, too.
  */
 #ifndef VB_FABRIC_TCP_INNER_H
 #define VB_FABRIC_TCP_INNER_H
 
 #include <netinet/in.h>
-#include <openssl/ssl.h>
 #include <sodium.h>
 #include <sys/socket.h>
 
 #include "fabric/net/am/am.h"
 #include "fabric/net/elastic.h"
+#include "seal/seal.h"
 
 #define TCP_HALF_MAX    64u
-#define TCP_SHAKE_MAX   16384u
 #define TCP_SHAKE_NS    5000000000ull
-#define TCP_READ        32768u  /* bytes that a read asks for at least */
-#define TCP_ROOM_KEPT   262144u /* an empty buffer that is larger is given back */
-#define TCP_SEAL_MAX    65536u  /* plain bytes of one record */
-#define TCP_SEAL_MORE   20u     /* what a record has besides: its length, its tag */
-#define TCP_KEY         32u
+#define TCP_READ        32768u /* bytes that a read asks for at least */
 #define TCP_SERVERS_MAX 64u
 #define TCP_OWED        262144u
 #define TCP_OWED_MAX    (4u << 20)
 #define TCP_CLIENT      UINT32_MAX /* instead of a rank: it has none, but an id */
 
-enum tcp_sealing { TCP_SEAL_AUTO, TCP_SEAL_ALWAYS, TCP_SEAL_NEVER };
-
 struct tcp_options {
 	struct am_options am;
-	int seal; /* enum tcp_sealing */
+	int seal; /* enum vb_sealing */
 	const char *bind;
 	/* Of an elastic cluster; servers NULL: it is none. */
 	const char *servers, *key, *fresh, *state;
 	uint64_t serve, clients, patience_ns, linger_ns, settle_ns;
 	const struct tcp_servers *list; /* what `servers` names, while the fabric is opened */
 };
-
-/* ---- buf.c ---- */
-
-/* Bytes begin to end of at[room] count. */
-struct tcp_buf {
-	uint8_t *at;
-	size_t begin, end, room;
-};
-
-static inline size_t tcp_buf_bytes(const struct tcp_buf *b)
-{
-	return b->end - b->begin;
-}
-
-/* Room for so many more; what counts may move to the front.  False: no memory. */
-bool tcp_buf_reserve(struct tcp_buf *b, size_t bytes);
-/* The first so many have been dealt with. */
-void tcp_buf_take(struct tcp_buf *b, size_t bytes);
-void tcp_buf_free(struct tcp_buf *b);
 
 /* ---- address.c ---- */
 
@@ -124,7 +98,7 @@ struct tcp_servers {
 	uint32_t n, found;
 	struct tcp_name name[TCP_SERVERS_MAX];
 	struct tcp_address at[TCP_SERVERS_MAX]; /* len 0: its name stands for none */
-	uint8_t key[TCP_KEY];
+	uint8_t key[VB_SEAL_KEY];
 };
 
 /* The fabric of a server or a client. */
@@ -143,38 +117,15 @@ int tcp_name_find(struct tcp_name *name, struct tcp_address *at);
 void tcp_name_look(struct tcp_via *t, uint32_t server);
 void tcp_names_free(struct tcp_via *t);
 
-/* ---- seal.c ---- */
-
-/* How frames are protected; both ends say the same in the handshake. */
-enum tcp_mode { TCP_PLAIN, TCP_AES, TCP_CHACHA, TCP_MODES };
-extern const char *const tcp_mode_names[TCP_MODES];
-
-struct tcp_seal; /* the keys of one connection, both ways */
-
-/* Keys of TCP_KEY bytes each; NULL: no memory. */
-struct tcp_seal *tcp_seal_new(enum tcp_mode mode, const uint8_t *sending, const uint8_t *receiving);
-void tcp_seal_free(struct tcp_seal *s);
-/* One record of `bytes` (1 to TCP_SEAL_MAX); returns what it takes, TCP_SEAL_MORE more. */
-size_t tcp_seal_put(struct tcp_seal *s, uint8_t *to, const uint8_t *plain, size_t bytes);
-/* The next record of `from`, opened at the end of `to`: 1; 0: not all of it is there; -EBADMSG: it is
- * none of the other end's, or not the next; -ENOMEM. */
-int tcp_seal_get(struct tcp_seal *s, struct tcp_buf *from, struct tcp_buf *to);
-
 /* ---- shake.c ---- */
 
 struct tcp_conn;
 
-struct tcp_shake {
-	SSL *ssl;
-	BIO *in, *out;
-};
-
-/* The context of a fabric; `psk` is kept as a pointer. */
-SSL_CTX *tcp_shake_context(void);
+/* The key is the fabric's, t->psk. */
 int tcp_shake_begin(struct tcp_conn *c);
 void tcp_shake_end(struct tcp_conn *c);
 /* Goes on with what is in c->raw, leaves what is to be sent in c->out.  1: proved, c->from and c->mode
- * are true; 0: more is needed; -EACCES with c->why. */
+ * are true; 0: more is needed; -EACCES and -ENOMEM with c->why. */
 int tcp_shake_step(struct tcp_conn *c);
 
 /* ---- connections ---- */
@@ -196,18 +147,17 @@ struct tcp_conn {
 	struct vb_list in_push;
 	uint64_t until_ns; /* of the handshake */
 	struct sockaddr_storage peer;
-	size_t shaken;  /* bytes that the handshake has had */
 	size_t missing; /* of the message whose beginning has come; 0: not known */
-	struct tcp_shake shake;
+	struct vb_shake *shake;
 	uint32_t from, to;  /* ranks: who connects, to whom */
 	uint8_t id[NET_ID]; /* if `from` is TCP_CLIENT */
-	enum tcp_mode mode;
-	const char *why;       /* it is of no use any more */
-	struct tcp_seal *seal; /* NULL: plain */
-	struct tcp_buf raw;    /* came, and is not opened (plain: not taken apart) yet */
-	struct tcp_buf in;     /* sealed: opened, and not taken apart yet */
-	struct tcp_buf text;   /* sealed: to be sealed */
-	struct tcp_buf out;    /* to be written */
+	enum vb_seal_mode mode;
+	const char *why;      /* it is of no use any more */
+	struct vb_seal *seal; /* NULL: plain */
+	struct vb_buf raw;    /* came, and is not opened (plain: not taken apart) yet */
+	struct vb_buf in;     /* sealed: opened, and not taken apart yet */
+	struct vb_buf text;   /* sealed: to be sealed */
+	struct vb_buf out;    /* to be written */
 };
 
 struct tcp_peer {
@@ -230,8 +180,8 @@ struct tcp_via {
 	int listener;
 	bool deaf; /* no descriptors: the listener is left alone until listen_ns */
 	uint64_t listen_ns;
-	uint8_t psk[TCP_KEY];
-	SSL_CTX *ssl;
+	uint8_t psk[VB_SEAL_KEY];
+	struct ssl_ctx_st *ssl;
 	bool sealed;
 	struct tcp_peer *peer; /* [net_hosts_max] */
 	struct tcp_name *name; /* [servers of an elastic cluster]; NULL: it is none */

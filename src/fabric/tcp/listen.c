@@ -244,9 +244,9 @@ int tcp_dial(struct tcp_via *t, struct am_host *h)
 		memcpy(c->id, t->w->f->elastic->id, NET_ID);
 	}
 	c->to = h->rank;
-	c->mode = !t->sealed                                       ? TCP_PLAIN
-		  : t->here.flags & p->address.flags & TCP_HAS_AES ? TCP_AES
-								   : TCP_CHACHA;
+	c->mode = !t->sealed                                       ? VB_SEAL_PLAIN
+		  : t->here.flags & p->address.flags & TCP_HAS_AES ? VB_SEAL_AES
+								   : VB_SEAL_CHACHA;
 	h->via = c;
 	if (connect(fd, (const struct sockaddr *)&p->address.sa, p->address.len) != 0 &&
 	    errno != EINPROGRESS) {

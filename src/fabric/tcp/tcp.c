@@ -16,8 +16,7 @@ extern const struct vb_fabric_ops vb_fabric_tcp;
 
 static const struct vb_opt tcp_table[] = {
 	AM_OPTIONS(struct tcp_options, "20ms"),
-	VB_OPT_CHOICE(struct tcp_options, seal, "seal", "auto|always|never-on-a-trusted-network",
-		      "auto",
+	VB_OPT_CHOICE(struct tcp_options, seal, "seal", VB_SEALING_NAMES, "auto",
 		      "whether frames are encrypted and authenticated; auto: unless this process "
 		      "binds to loopback"),
 	VB_OPT_STRING(struct tcp_options, bind, "bind", "ADDRESS", NULL,
@@ -53,10 +52,10 @@ static const struct vb_opt tcp_table[] = {
 static int derive(struct tcp_via *t)
 {
 	const struct vb_cluster *cluster = t->w->f->cluster;
-	uint8_t alone[TCP_KEY];
+	uint8_t alone[VB_SEAL_KEY];
 	const uint8_t *of = alone;
 
-	_Static_assert(crypto_kdf_KEYBYTES == TCP_KEY, "the run's secret is a key");
+	_Static_assert(crypto_kdf_KEYBYTES == VB_SEAL_KEY, "the run's secret is a key");
 	if (t->o.list != NULL)
 		of = t->o.list->key;
 	else if (cluster != NULL)
@@ -98,12 +97,12 @@ static int begin(struct tcp_via *t)
 
 	if (err != 0)
 		return err;
-	t->sealed = t->o.seal == TCP_SEAL_ALWAYS || (t->o.seal == TCP_SEAL_AUTO && !loopback);
+	t->sealed = t->o.seal == VB_SEALING_ALWAYS || (t->o.seal == VB_SEALING_AUTO && !loopback);
 	if (!loopback && !t->sealed)
 		vb_warn("frames are neither encrypted nor authenticated (option seal): whoever is "
 			"between two processes can read and change what they send");
-	t->here.flags = crypto_aead_aes256gcm_is_available() ? TCP_HAS_AES : 0;
-	t->ssl = tcp_shake_context();
+	t->here.flags = vb_seal_has_aes() ? TCP_HAS_AES : 0;
+	t->ssl = vb_shake_context();
 	if (t->ssl == NULL)
 		return vb_fail(-ENOMEM, "OpenSSL does not start");
 	err = derive(t);
@@ -155,7 +154,7 @@ static void carrier_close(struct am_wire *w)
 	tcp_conn_free_all(t);
 	if (t->listener >= 0)
 		close(t->listener);
-	SSL_CTX_free(t->ssl);
+	vb_shake_context_free(t->ssl);
 	sodium_memzero(t->psk, sizeof(t->psk));
 	tcp_names_free(t);
 	free(t->peer);
@@ -282,7 +281,7 @@ static bool carrier_idle(const struct am_wire *w)
 	vb_list_for_each (it, &t->conns) {
 		const struct tcp_conn *c = vb_container_of(it, struct tcp_conn, link);
 
-		if (c->state == TCP_OPEN && tcp_buf_bytes(&c->text) + tcp_buf_bytes(&c->out) > 0)
+		if (c->state == TCP_OPEN && vb_buf_bytes(&c->text) + vb_buf_bytes(&c->out) > 0)
 			return false;
 	}
 	return true;

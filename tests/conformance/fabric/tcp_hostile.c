@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #define VB_LOG_ROOM "test"
+#include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
@@ -193,11 +194,11 @@ static bool flush_out(struct tcp_conn *c, bool proved)
 	size_t n;
 
 	if (proved && behind.n > 0) {
-		assert_true(tcp_buf_reserve(&c->out, behind.n));
+		assert_true(vb_buf_reserve(&c->out, behind.n));
 		memcpy(c->out.at + c->out.end, behind.bytes, behind.n);
 		c->out.end += behind.n;
 	}
-	n = tcp_buf_bytes(&c->out);
+	n = vb_buf_bytes(&c->out);
 	if (n == 0)
 		return true;
 	assert_true(sent.n + n <= sizeof(sent.bytes));
@@ -205,20 +206,20 @@ static bool flush_out(struct tcp_conn *c, bool proved)
 	sent.n += n;
 	if (send(c->fd, c->out.at + c->out.begin, n, MSG_NOSIGNAL) != (ssize_t)n)
 		return false;
-	tcp_buf_take(&c->out, n);
+	vb_buf_take(&c->out, n);
 	return true;
 }
 
 /* As a member would, with `psk` and these ranks: over a blocking socket.  What step says last. */
-static int shake_hands(struct world *w, int fd, const uint8_t psk[TCP_KEY], uint32_t from,
-		       uint32_t to, enum tcp_mode mode, struct tcp_conn *c)
+static int shake_hands(struct world *w, int fd, const uint8_t psk[VB_SEAL_KEY], uint32_t from,
+		       uint32_t to, enum vb_seal_mode mode, struct tcp_conn *c)
 {
 	static struct tcp_via other;
 	uint64_t until = vb_ep_now(w->ep) + WAIT_NS;
 	int rc;
 
 	other = *w->t;
-	memcpy(other.psk, psk, TCP_KEY);
+	memcpy(other.psk, psk, VB_SEAL_KEY);
 	*c = (struct tcp_conn){.t = &other, .fd = fd, .from = from, .to = to, .mode = mode};
 	sent.n = 0;
 	assert_int_equal(tcp_shake_begin(c), 0);
@@ -229,7 +230,7 @@ static int shake_hands(struct world *w, int fd, const uint8_t psk[TCP_KEY], uint
 			return -EPIPE;
 		if (rc == 1)
 			return 1;
-		assert_true(tcp_buf_reserve(&c->raw, 4096));
+		assert_true(vb_buf_reserve(&c->raw, 4096));
 		while ((got = recv(fd, c->raw.at + c->raw.end, 4096, MSG_DONTWAIT)) < 0 &&
 		       errno == EAGAIN && vb_ep_now(w->ep) < until)
 			(void)vb_ep_sleep(w->ep, 1000000);
@@ -243,26 +244,26 @@ static int shake_hands(struct world *w, int fd, const uint8_t psk[TCP_KEY], uint
 static void shaken(struct tcp_conn *c)
 {
 	tcp_shake_end(c);
-	tcp_seal_free(c->seal);
-	tcp_buf_free(&c->raw);
-	tcp_buf_free(&c->out);
+	vb_seal_free(c->seal);
+	vb_buf_free(&c->raw);
+	vb_buf_free(&c->out);
 	close(c->fd);
 }
 
 /* The right key opens, and nothing else does: another key, another's rank, another protection. */
 static void test_hands(void **state)
 {
-	uint8_t wrong[TCP_KEY];
+	uint8_t wrong[VB_SEAL_KEY];
 	const struct {
 		bool wrong;
 		uint32_t from, to;
-		enum tcp_mode mode;
+		enum vb_seal_mode mode;
 		bool opens;
 	} tries[] = {
-		{true, 0, 0, TCP_PLAIN, false},  {false, 1, 0, TCP_PLAIN, false},
-		{false, 0, 1, TCP_PLAIN, false}, {false, UINT32_MAX, 0, TCP_PLAIN, false},
-		{false, 0, 0, TCP_AES, false},   {false, 0, 0, TCP_CHACHA, false},
-		{false, 0, 0, TCP_PLAIN, true},
+		{true, 0, 0, VB_SEAL_PLAIN, false},  {false, 1, 0, VB_SEAL_PLAIN, false},
+		{false, 0, 1, VB_SEAL_PLAIN, false}, {false, UINT32_MAX, 0, VB_SEAL_PLAIN, false},
+		{false, 0, 0, VB_SEAL_AES, false},   {false, 0, 0, VB_SEAL_CHACHA, false},
+		{false, 0, 0, VB_SEAL_PLAIN, true},
 	};
 	struct world w;
 
@@ -273,8 +274,8 @@ static void test_hands(void **state)
 		struct tcp_conn c;
 		int fd = knock(&w), rc;
 
-		memcpy(wrong, w.t->psk, TCP_KEY);
-		wrong[i % TCP_KEY] ^= tries[i].wrong;
+		memcpy(wrong, w.t->psk, VB_SEAL_KEY);
+		wrong[i % VB_SEAL_KEY] ^= tries[i].wrong;
 		rc = shake_hands(&w, fd, wrong, tries[i].from, tries[i].to, tries[i].mode, &c);
 		assert_int_equal(rc == 1, tries[i].opens);
 		if (!tries[i].opens) {
@@ -298,7 +299,7 @@ static void leave(struct world *w, struct tcp_conn *c)
 	assert_true(w->t->open <= 2);
 }
 
-static void knock_and_shake(struct world *w, enum tcp_mode mode, struct tcp_conn *c)
+static void knock_and_shake(struct world *w, enum vb_seal_mode mode, struct tcp_conn *c)
 {
 	assert_int_equal(shake_hands(w, knock(w), w->t->psk, 0, 0, mode, c), 1);
 }
@@ -316,9 +317,9 @@ static void test_right_behind(void **state)
 	/* Answers that nobody has asked for. */
 	h = (struct am_header){.kind = AM_ANSWER, .session = w.t->w->session, .number = UINT64_MAX};
 	am_header_put(bytes, &h);
-	for (behind.n = 0; behind.n < TCP_SHAKE_MAX;)
+	for (behind.n = 0; behind.n < VB_SHAKE_MAX;)
 		append(bytes, sizeof(bytes));
-	knock_and_shake(&w, TCP_PLAIN, &c);
+	knock_and_shake(&w, VB_SEAL_PLAIN, &c);
 	behind.n = 0;
 	for (unsigned i = 0; i < 1000 && w.t->half > 0; i++)
 		(void)vb_ep_sleep(w.ep, 1000000);
@@ -339,9 +340,9 @@ static void test_replay(void **state)
 		int fd;
 
 		begin(&w, seals[i]);
-		knock_and_shake(&w, i == 0 ? TCP_PLAIN : TCP_CHACHA, &c);
+		knock_and_shake(&w, i == 0 ? VB_SEAL_PLAIN : VB_SEAL_CHACHA, &c);
 		works(&w);
-		assert_true(sent.n > 100 && sent.n < TCP_SHAKE_MAX);
+		assert_true(sent.n > 100 && sent.n < VB_SHAKE_MAX);
 		vb_log_mute();
 		fd = knock(&w);
 		assert_int_equal(send(fd, sent.bytes, sent.n, MSG_NOSIGNAL), sent.n);
@@ -375,7 +376,7 @@ static SSL_CTX *with_certificate(void)
 }
 
 /* Whoever has a port's address may listen there: with a certificate, or another key, it is nobody. */
-static int call(struct world *w, SSL_CTX *server, const uint8_t psk[TCP_KEY])
+static int call(struct world *w, SSL_CTX *server, const uint8_t psk[VB_SEAL_KEY])
 {
 	struct tcp_via other = *w->t;
 	struct tcp_conn c = {.t = w->t, .fd = -1}, s = {.t = &other, .fd = -1, .accepted = true};
@@ -383,17 +384,17 @@ static int call(struct world *w, SSL_CTX *server, const uint8_t psk[TCP_KEY])
 
 	if (server != NULL)
 		other.ssl = server;
-	memcpy(other.psk, psk, TCP_KEY);
+	memcpy(other.psk, psk, VB_SEAL_KEY);
 	assert_int_equal(tcp_shake_begin(&c), 0);
 	assert_int_equal(tcp_shake_begin(&s), 0);
 	for (unsigned i = 0; i < 10 && rc == 0; i++) {
-		struct tcp_buf swap;
+		struct vb_buf swap;
 
 		rc = tcp_shake_step(&c);
 		swap = s.raw;
 		s.raw = c.out;
 		c.out = swap;
-		if (s.shake.ssl != NULL)
+		if (s.shake != NULL)
 			(void)tcp_shake_step(&s);
 		swap = c.raw;
 		c.raw = s.out;
@@ -401,7 +402,7 @@ static int call(struct world *w, SSL_CTX *server, const uint8_t psk[TCP_KEY])
 	}
 	c.fd = dup(1);
 	s.fd = dup(1);
-	tcp_buf_free(&c.in);
+	vb_buf_free(&c.in);
 	shaken(&c);
 	shaken(&s);
 	return rc;
@@ -409,12 +410,12 @@ static int call(struct world *w, SSL_CTX *server, const uint8_t psk[TCP_KEY])
 
 static void test_impostors(void **state)
 {
-	uint8_t wrong[TCP_KEY];
+	uint8_t wrong[VB_SEAL_KEY];
 	struct world w;
 	SSL_CTX *ctx = with_certificate();
 
 	begin(&w, "");
-	memcpy(wrong, w.t->psk, TCP_KEY);
+	memcpy(wrong, w.t->psk, VB_SEAL_KEY);
 	wrong[0] ^= 1;
 	assert_int_equal(call(&w, NULL, w.t->psk), 1);
 	assert_int_equal(call(&w, NULL, wrong), -EACCES);

@@ -12,29 +12,34 @@
  * A key's life is SEALS records: then each end replaces it by a hash of it, and the counter begins anew.
  * So the limits of AES-GCM are far, and who learns a key does not learn what was sealed before it.
  */
-#define VB_LOG_ROOM "tcp"
+#define VB_LOG_ROOM "seal"
 #include <endian.h>
+#include <errno.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
-#include "fabric/tcp/inner.h"
+#include "seal/seal.h"
 
 #define SEALS (1u << 20)
 #define TAG   16u
 
-const char *const tcp_mode_names[TCP_MODES] = {
-	[TCP_PLAIN] = "plain", [TCP_AES] = "aes256gcm", [TCP_CHACHA] = "chacha20poly1305"};
+const char *const vb_seal_mode_names[VB_SEAL_MODES] = {[VB_SEAL_PLAIN] = "plain",
+						       [VB_SEAL_AES] = "aes256gcm",
+						       [VB_SEAL_CHACHA] = "chacha20poly1305"};
 
 static const uint8_t next_label[] = "verbena tcp: the next key";
 
 struct way {
 	crypto_aead_aes256gcm_state aes; /* made of key */
-	uint8_t key[TCP_KEY];
+	uint8_t key[VB_SEAL_KEY];
 	uint64_t counter;
 };
 
-struct tcp_seal {
+struct vb_seal {
 	struct way out, in;
-	enum tcp_mode mode;
+	enum vb_seal_mode mode;
 };
 
 _Static_assert(crypto_aead_aes256gcm_ABYTES == TAG &&
@@ -43,18 +48,23 @@ _Static_assert(crypto_aead_aes256gcm_ABYTES == TAG &&
 _Static_assert(crypto_aead_aes256gcm_NPUBBYTES == 12 &&
 		       crypto_aead_chacha20poly1305_ietf_NPUBBYTES == 12,
 	       "nonces are of one size");
-_Static_assert(4 + TAG == TCP_SEAL_MORE, "what a record has besides");
+_Static_assert(4 + TAG == VB_SEAL_MORE, "what a record has besides");
 
-static void way_key(struct way *w, enum tcp_mode mode)
+bool vb_seal_has_aes(void)
+{
+	return crypto_aead_aes256gcm_is_available();
+}
+
+static void way_key(struct way *w, enum vb_seal_mode mode)
 {
 	w->counter = 0;
-	if (mode == TCP_AES)
+	if (mode == VB_SEAL_AES)
 		(void)crypto_aead_aes256gcm_beforenm(&w->aes, w->key);
 }
 
-static void nonce_next(struct way *w, enum tcp_mode mode, uint8_t nonce[12])
+static void nonce_next(struct way *w, enum vb_seal_mode mode, uint8_t nonce[12])
 {
-	uint8_t next[TCP_KEY];
+	uint8_t next[VB_SEAL_KEY];
 	uint64_t n;
 
 	if (w->counter == SEALS) {
@@ -69,23 +79,24 @@ static void nonce_next(struct way *w, enum tcp_mode mode, uint8_t nonce[12])
 	memcpy(nonce, &n, sizeof(n));
 }
 
-struct tcp_seal *tcp_seal_new(enum tcp_mode mode, const uint8_t *sending, const uint8_t *receiving)
+struct vb_seal *vb_seal_new(enum vb_seal_mode mode, const uint8_t *sending,
+			    const uint8_t *receiving)
 {
 	/* libsodium wants its state so. */
-	struct tcp_seal *s = aligned_alloc(64, (sizeof(*s) + 63) & ~(size_t)63);
+	struct vb_seal *s = aligned_alloc(64, (sizeof(*s) + 63) & ~(size_t)63);
 
 	if (s == NULL)
 		return NULL;
 	memset(s, 0, sizeof(*s));
 	s->mode = mode;
-	memcpy(s->out.key, sending, TCP_KEY);
-	memcpy(s->in.key, receiving, TCP_KEY);
+	memcpy(s->out.key, sending, VB_SEAL_KEY);
+	memcpy(s->in.key, receiving, VB_SEAL_KEY);
 	way_key(&s->out, mode);
 	way_key(&s->in, mode);
 	return s;
 }
 
-void tcp_seal_free(struct tcp_seal *s)
+void vb_seal_free(struct vb_seal *s)
 {
 	if (s == NULL)
 		return;
@@ -93,26 +104,26 @@ void tcp_seal_free(struct tcp_seal *s)
 	free(s);
 }
 
-size_t tcp_seal_put(struct tcp_seal *s, uint8_t *to, const uint8_t *plain, size_t bytes)
+size_t vb_seal_put(struct vb_seal *s, uint8_t *to, const uint8_t *plain, size_t bytes)
 {
 	uint32_t n = htole32((uint32_t)(bytes + TAG));
 	uint8_t nonce[12];
 
-	vb_assert(bytes > 0 && bytes <= TCP_SEAL_MAX);
+	vb_assert(bytes > 0 && bytes <= VB_SEAL_MAX);
 	nonce_next(&s->out, s->mode, nonce);
 	memcpy(to, &n, sizeof(n));
-	if (s->mode == TCP_AES)
+	if (s->mode == VB_SEAL_AES)
 		(void)crypto_aead_aes256gcm_encrypt_afternm(to + 4, NULL, plain, bytes, to, 4, NULL,
 							    nonce, &s->out.aes);
 	else
 		(void)crypto_aead_chacha20poly1305_ietf_encrypt(to + 4, NULL, plain, bytes, to, 4,
 								NULL, nonce, s->out.key);
-	return bytes + TCP_SEAL_MORE;
+	return bytes + VB_SEAL_MORE;
 }
 
-int tcp_seal_get(struct tcp_seal *s, struct tcp_buf *from, struct tcp_buf *to)
+int vb_seal_get(struct vb_seal *s, struct vb_buf *from, struct vb_buf *to)
 {
-	size_t have = tcp_buf_bytes(from), bytes;
+	size_t have = vb_buf_bytes(from), bytes;
 	const uint8_t *at;
 	uint8_t nonce[12];
 	uint32_t n;
@@ -123,15 +134,15 @@ int tcp_seal_get(struct tcp_seal *s, struct tcp_buf *from, struct tcp_buf *to)
 	at = from->at + from->begin;
 	memcpy(&n, at, sizeof(n));
 	n = le32toh(n);
-	if (n <= TAG || n > TCP_SEAL_MAX + TAG)
+	if (n <= TAG || n > VB_SEAL_MAX + TAG)
 		return -EBADMSG;
 	if (have < 4 + (size_t)n)
 		return 0;
 	bytes = n - TAG;
-	if (!tcp_buf_reserve(to, bytes))
+	if (!vb_buf_reserve(to, bytes))
 		return -ENOMEM;
 	nonce_next(&s->in, s->mode, nonce);
-	if (s->mode == TCP_AES)
+	if (s->mode == VB_SEAL_AES)
 		err = crypto_aead_aes256gcm_decrypt_afternm(to->at + to->end, NULL, NULL, at + 4, n,
 							    at, 4, nonce, &s->in.aes);
 	else
@@ -140,6 +151,6 @@ int tcp_seal_get(struct tcp_seal *s, struct tcp_buf *from, struct tcp_buf *to)
 	if (err != 0)
 		return -EBADMSG;
 	to->end += bytes;
-	tcp_buf_take(from, 4 + (size_t)n);
+	vb_buf_take(from, 4 + (size_t)n);
 	return 1;
 }

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers of a connection. */
-#include "fabric/tcp/inner.h"
+#include <stdlib.h>
+#include <string.h>
 
-bool tcp_buf_reserve(struct tcp_buf *b, size_t bytes)
+#include "seal/seal.h"
+
+#define ROOM_KEPT 262144u /* an empty buffer that is larger is given back */
+
+bool vb_buf_reserve(struct vb_buf *b, size_t bytes)
 {
-	size_t used = tcp_buf_bytes(b), room = b->room;
+	size_t used = vb_buf_bytes(b), room = b->room;
 	uint8_t *more;
 
 	if (b->room - b->end >= bytes)
@@ -29,18 +34,29 @@ bool tcp_buf_reserve(struct tcp_buf *b, size_t bytes)
 	return true;
 }
 
-void tcp_buf_take(struct tcp_buf *b, size_t bytes)
+bool vb_buf_add(struct vb_buf *b, const void *bytes, size_t n)
+{
+	if (n == 0)
+		return true;
+	if (!vb_buf_reserve(b, n))
+		return false;
+	memcpy(b->at + b->end, bytes, n);
+	b->end += n;
+	return true;
+}
+
+void vb_buf_take(struct vb_buf *b, size_t bytes)
 {
 	b->begin += bytes;
 	if (b->begin < b->end)
 		return;
 	b->begin = b->end = 0;
-	if (b->room > TCP_ROOM_KEPT)
-		tcp_buf_free(b);
+	if (b->room > ROOM_KEPT)
+		vb_buf_free(b);
 }
 
-void tcp_buf_free(struct tcp_buf *b)
+void vb_buf_free(struct vb_buf *b)
 {
 	free(b->at);
-	*b = (struct tcp_buf){0};
+	*b = (struct vb_buf){0};
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sealed records, buffers and addresses of the fabric tcp: what was not sealed by the other end, in that
- * order, does not open. */
+/* Sealed records and their buffers, and addresses of the fabric tcp: what was not sealed by the other end, in
+ * that order, does not open. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,47 +15,48 @@
 #define RECORDS 4u
 
 struct pair {
-	struct tcp_seal *a, *b;
-	struct tcp_buf wire, plain;
+	struct vb_seal *a, *b;
+	struct vb_buf wire, plain;
 	size_t at[RECORDS + 1]; /* where records begin */
 };
 
-static const uint8_t one[TCP_KEY] = "one way is thirty-two bytes long", two[TCP_KEY] = "the other";
+static const uint8_t one[VB_SEAL_KEY] = "one way is thirty-two bytes long",
+		     two[VB_SEAL_KEY] = "the other";
 
-static void seal_some(struct pair *p, enum tcp_mode mode)
+static void seal_some(struct pair *p, enum vb_seal_mode mode)
 {
 	uint8_t text[64];
 
-	*p = (struct pair){.a = tcp_seal_new(mode, one, two), .b = tcp_seal_new(mode, two, one)};
+	*p = (struct pair){.a = vb_seal_new(mode, one, two), .b = vb_seal_new(mode, two, one)};
 	assert_non_null(p->a);
 	assert_non_null(p->b);
 	for (unsigned i = 0; i < RECORDS; i++) {
 		memset(text, 'a' + (int)i, sizeof(text));
-		assert_true(tcp_buf_reserve(&p->wire, sizeof(text) + TCP_SEAL_MORE));
+		assert_true(vb_buf_reserve(&p->wire, sizeof(text) + VB_SEAL_MORE));
 		p->at[i] = p->wire.end;
-		p->wire.end += tcp_seal_put(p->a, p->wire.at + p->wire.end, text, i + 1);
+		p->wire.end += vb_seal_put(p->a, p->wire.at + p->wire.end, text, i + 1);
 	}
 	p->at[RECORDS] = p->wire.end;
 }
 
 static void end(struct pair *p)
 {
-	tcp_seal_free(p->a);
-	tcp_seal_free(p->b);
-	tcp_buf_free(&p->wire);
-	tcp_buf_free(&p->plain);
+	vb_seal_free(p->a);
+	vb_seal_free(p->b);
+	vb_buf_free(&p->wire);
+	vb_buf_free(&p->plain);
 }
 
-static bool has(enum tcp_mode mode)
+static bool has(enum vb_seal_mode mode)
 {
 	assert_true(sodium_init() >= 0);
-	return mode != TCP_AES || crypto_aead_aes256gcm_is_available();
+	return mode != VB_SEAL_AES || crypto_aead_aes256gcm_is_available();
 }
 
 static void test_whole(void **state)
 {
-	for (enum tcp_mode mode = TCP_AES; mode < TCP_MODES; mode++) {
-		struct tcp_buf part = {0};
+	for (enum vb_seal_mode mode = VB_SEAL_AES; mode < VB_SEAL_MODES; mode++) {
+		struct vb_buf part = {0};
 		struct pair p;
 
 		if (!has(mode))
@@ -63,15 +64,15 @@ static void test_whole(void **state)
 		seal_some(&p, mode);
 		/* Byte by byte: a record opens when its last one is there. */
 		for (size_t i = 0, opened = 0; i < p.wire.end; i++) {
-			assert_true(tcp_buf_reserve(&part, 1));
+			assert_true(vb_buf_reserve(&part, 1));
 			part.at[part.end++] = p.wire.at[i];
-			assert_int_equal(tcp_seal_get(p.b, &part, &p.plain),
+			assert_int_equal(vb_seal_get(p.b, &part, &p.plain),
 					 i + 1 == p.at[opened + 1]);
 			opened += i + 1 == p.at[opened + 1];
 		}
-		assert_int_equal(tcp_buf_bytes(&p.plain), 10);
+		assert_int_equal(vb_buf_bytes(&p.plain), 10);
 		assert_memory_equal(p.plain.at, "abbcccdddd", 10);
-		tcp_buf_free(&part);
+		vb_buf_free(&part);
 		end(&p);
 	}
 }
@@ -79,7 +80,7 @@ static void test_whole(void **state)
 /* Any bit of any record, its length too. */
 static void test_flipped(void **state)
 {
-	for (enum tcp_mode mode = TCP_AES; mode < TCP_MODES; mode++) {
+	for (enum vb_seal_mode mode = VB_SEAL_AES; mode < VB_SEAL_MODES; mode++) {
 		struct pair p;
 		size_t bits;
 
@@ -92,8 +93,8 @@ static void test_flipped(void **state)
 			seal_some(&p, mode);
 			p.wire.at[bit / 8] ^= (uint8_t)(1u << bit % 8);
 			/* A longer one waits for the rest, which is not its own. */
-			assert_true(tcp_seal_get(p.b, &p.wire, &p.plain) != 1);
-			assert_int_equal(tcp_buf_bytes(&p.plain), 0);
+			assert_true(vb_seal_get(p.b, &p.wire, &p.plain) != 1);
+			assert_int_equal(vb_buf_bytes(&p.plain), 0);
 			end(&p);
 		}
 	}
@@ -102,28 +103,28 @@ static void test_flipped(void **state)
 /* Dropped, repeated, out of order, sent back to its sender, or under another key. */
 static void test_order(void **state)
 {
-	for (enum tcp_mode mode = TCP_AES; mode < TCP_MODES; mode++) {
-		struct tcp_buf again = {0};
+	for (enum vb_seal_mode mode = VB_SEAL_AES; mode < VB_SEAL_MODES; mode++) {
+		struct vb_buf again = {0};
 		struct pair p;
 
 		if (!has(mode))
 			continue;
 		seal_some(&p, mode);
-		tcp_buf_take(&p.wire, p.at[1]);
-		assert_int_equal(tcp_seal_get(p.b, &p.wire, &p.plain), -EBADMSG);
+		vb_buf_take(&p.wire, p.at[1]);
+		assert_int_equal(vb_seal_get(p.b, &p.wire, &p.plain), -EBADMSG);
 		end(&p);
 
 		seal_some(&p, mode);
-		assert_true(tcp_buf_reserve(&again, p.at[1]));
+		assert_true(vb_buf_reserve(&again, p.at[1]));
 		memcpy(again.at, p.wire.at, p.at[1]);
 		again.end = p.at[1];
-		assert_int_equal(tcp_seal_get(p.b, &p.wire, &p.plain), 1);
-		assert_int_equal(tcp_seal_get(p.b, &again, &p.plain), -EBADMSG);
-		tcp_buf_free(&again);
+		assert_int_equal(vb_seal_get(p.b, &p.wire, &p.plain), 1);
+		assert_int_equal(vb_seal_get(p.b, &again, &p.plain), -EBADMSG);
+		vb_buf_free(&again);
 		end(&p);
 
 		seal_some(&p, mode);
-		assert_int_equal(tcp_seal_get(p.a, &p.wire, &p.plain), -EBADMSG);
+		assert_int_equal(vb_seal_get(p.a, &p.wire, &p.plain), -EBADMSG);
 		end(&p);
 	}
 }
@@ -132,29 +133,29 @@ static void test_order(void **state)
 static void test_life(void **state)
 {
 	const uint32_t seals = 1u << 20;
-	uint8_t record[1 + TCP_SEAL_MORE];
-	struct tcp_seal *old;
-	struct tcp_buf wire = {.at = record, .room = sizeof(record)};
+	uint8_t record[1 + VB_SEAL_MORE];
+	struct vb_seal *old;
+	struct vb_buf wire = {.at = record, .room = sizeof(record)};
 	struct pair p;
 
-	if (!has(TCP_AES))
+	if (!has(VB_SEAL_AES))
 		skip();
-	seal_some(&p, TCP_AES);
+	seal_some(&p, VB_SEAL_AES);
 	p.plain.begin = p.plain.end = 0;
 	for (uint32_t i = 0; i < seals + 2; i++) {
 		if (i < RECORDS) {
-			assert_int_equal(tcp_seal_get(p.b, &p.wire, &p.plain), 1);
+			assert_int_equal(vb_seal_get(p.b, &p.wire, &p.plain), 1);
 			continue;
 		}
 		wire.begin = 0;
-		wire.end = tcp_seal_put(p.a, record, (const uint8_t *)"x", 1);
+		wire.end = vb_seal_put(p.a, record, (const uint8_t *)"x", 1);
 		/* The first of the new key under the old one, whose counter stands there, too. */
 		if (i == seals) {
-			old = tcp_seal_new(TCP_AES, two, one);
-			assert_int_equal(tcp_seal_get(old, &wire, &p.plain), -EBADMSG);
-			tcp_seal_free(old);
+			old = vb_seal_new(VB_SEAL_AES, two, one);
+			assert_int_equal(vb_seal_get(old, &wire, &p.plain), -EBADMSG);
+			vb_seal_free(old);
 		}
-		assert_int_equal(tcp_seal_get(p.b, &wire, &p.plain), 1);
+		assert_int_equal(vb_seal_get(p.b, &wire, &p.plain), 1);
 		p.plain.begin = p.plain.end = 0;
 	}
 	end(&p);
@@ -188,28 +189,28 @@ static void test_addresses(void **state)
 /* Whatever comes and goes, what is in a buffer is what was put there and not taken. */
 static void test_buffer(void **state)
 {
-	struct tcp_buf b = {0};
+	struct vb_buf b = {0};
 	struct vb_rng rng;
 	uint8_t in = 0, out = 0;
 
 	vb_rng_seed(&rng, 3, 1);
 	for (unsigned i = 0; i < 20000; i++) {
-		size_t n = vb_rng_below(&rng, 300), have = tcp_buf_bytes(&b);
+		size_t n = vb_rng_below(&rng, 300), have = vb_buf_bytes(&b);
 
 		if (vb_rng_chance(&rng, 0.5)) {
-			assert_true(tcp_buf_reserve(&b, n));
-			assert_int_equal(tcp_buf_bytes(&b), have);
+			assert_true(vb_buf_reserve(&b, n));
+			assert_int_equal(vb_buf_bytes(&b), have);
 			for (size_t j = 0; j < n; j++)
 				b.at[b.end++] = in++;
 		} else {
 			n = n < have ? n : have;
 			for (size_t j = 0; j < n; j++)
 				assert_int_equal(b.at[b.begin + j], out++);
-			tcp_buf_take(&b, n);
-			assert_int_equal(tcp_buf_bytes(&b), have - n);
+			vb_buf_take(&b, n);
+			assert_int_equal(vb_buf_bytes(&b), have - n);
 		}
 	}
-	tcp_buf_free(&b);
+	vb_buf_free(&b);
 }
 
 int main(void)
