@@ -18,10 +18,9 @@
  * refused without an authentication key: a file of 32 to 4096 bytes that are not all equal, the
  * same for all processes, owned by this process's user and readable by nobody else
  * (head -c 32 /dev/urandom > KEYFILE; chmod 600 KEYFILE).  Root and member prove to each other that
- * they have it (HMAC-SHA-256 of fresh challenges; the key never travels).  That keeps strangers out of
- * the cluster; what follows is neither encrypted nor authenticated.  With "tcp" the fabric's own
- * connections are: each begins with a proof of the run's secret, and beyond loopback their frames are
- * sealed (doc/security.md).  With "ucx" whoever can open a TCP connection to a process can write to its
+ * they have it (TLS 1.3 with a pre-shared key; the key never travels), and beyond loopback all that they
+ * say then is encrypted and authenticated (`seal`).  With "tcp" the fabric's own connections are, too:
+ * each begins with a proof of the run's secret (doc/security.md).  With "ucx" whoever can open a TCP connection to a process can write to its
  * memory and kill it, key or no key (UCX's TCP transport asks for none): beyond one's own machine, and
  * beside users that are not trusted, use a firewall, a network namespace or a tunnel (WireGuard) that
  * lets only the cluster's processes connect.
@@ -63,6 +62,16 @@ enum vb_cluster_role {
 	VB_CLUSTER_MEMBER,
 };
 
+/* Whether what root and members say to each other is sealed: encrypted and authenticated, each frame in its
+ * place.  Processes that want it and processes that never do refuse each other. */
+enum vb_cluster_seal {
+	/* On every connection whose addresses are not loopback's. */
+	VB_CLUSTER_SEAL_AUTO,
+	VB_CLUSTER_SEAL_ALWAYS,
+	/* Not even there: for a network that encrypts by itself.  The log warns. */
+	VB_CLUSTER_SEAL_NEVER_ON_A_TRUSTED_NETWORK,
+};
+
 struct vb_cluster_params {
 	/* How many processes in all, 1 to VB_CLUSTER_HOSTS_MAX; with `pmix` also 0: as launched. */
 	uint32_t hosts;
@@ -85,6 +94,8 @@ struct vb_cluster_params {
 	uint64_t timeout_ns;
 	/* After how long without a sign of life a member is suspect, 10 ms to a year; 0: 3 s. */
 	uint64_t silence_ns;
+	/* Whether frames are sealed; the fabrics have options of their own. */
+	enum vb_cluster_seal seal;
 };
 
 /*
@@ -95,15 +106,15 @@ struct vb_cluster_params {
  *                 that is another user's, that others can use, whose size is out of bounds, whose
  *                 bytes are all equal, or that differs from the other side's (the root goes on
  *                 waiting)
- *   -EPROTO       the other side is another version, or configurations differ: the log names the
- *                 first difference
+ *   -EPROTO       the other side is another version, or configurations differ: the log names both
+ *                 versions, or the first difference; or one is to seal and the other never does
  *   -EADDRINUSE   the root's port is taken (role ROOT)
  *   -EBUSY        the cluster there was complete, and still was when the timeout ended
  *   -ETIMEDOUT    not all have come: the log says which ranks are missing
  *   -ENOMEM       memory has run out in this process
  *   -ENOENT       pmix: no launcher, libpmix is not installed, or this library was built without
  *                 PMIx's headers (the log says which)
- *   -EOPNOTSUPP   this library was built without libsodium: it has no clusters
+ *   -EOPNOTSUPP   this library was built without libsodium and OpenSSL: it has no clusters
  *   -VB_EPEERGONE the root went away
  *
  * Threads: any.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The key file and the proofs; see auth.h. */
+/* The key file; see auth.h. */
 #define VB_LOG_ROOM "cluster"
 #include "cluster/auth.h"
 
@@ -12,12 +12,6 @@
 
 #include "base/log.h"
 
-/* Of one length, so that no label is the beginning of another with what follows it. */
-static const char labels[][24] = {
-	[AUTH_MEMBER] = "verbena cluster member\n",
-	[AUTH_ROOT] = "verbena cluster root  \n",
-	[AUTH_SECRET] = "verbena cluster secret\n",
-};
 static const char key_label[] = "verbena cluster key\n";
 
 static void start_sodium(void)
@@ -152,42 +146,9 @@ uint64_t auth_number(const uint8_t secret[CL_SECRET], const char purpose[8])
 	return number;
 }
 
-void auth_mac(const struct vb_cluster_key *key, enum auth_purpose purpose,
-	      const struct auth_transcript *t, uint8_t out[CL_MAC])
+void auth_psk(const struct vb_cluster_key *key, uint8_t psk[VB_SEAL_KEY])
 {
-	crypto_auth_hmacsha256_state h;
-
-	_Static_assert(CL_MAC == crypto_auth_hmacsha256_BYTES, "a proof is a whole MAC");
-	_Static_assert(CL_SECRET == CL_MAC, "the mask covers the secret");
+	_Static_assert(crypto_kdf_KEYBYTES == sizeof(key->bytes), "the key makes others");
 	start_sodium();
-	crypto_auth_hmacsha256_init(&h, key->bytes, sizeof(key->bytes));
-	crypto_auth_hmacsha256_update(&h, (const uint8_t *)labels[purpose],
-				      sizeof(labels[purpose]));
-	crypto_auth_hmacsha256_update(&h, t->hello, sizeof(t->hello));
-	crypto_auth_hmacsha256_update(&h, t->challenge, sizeof(t->challenge));
-	crypto_auth_hmacsha256_final(&h, out);
-	sodium_memzero(&h, sizeof(h));
-}
-
-bool auth_mac_is(const struct vb_cluster_key *key, enum auth_purpose purpose,
-		 const struct auth_transcript *t, const uint8_t *mac, size_t bytes)
-{
-	uint8_t right[CL_MAC];
-	bool is;
-
-	auth_mac(key, purpose, t, right);
-	is = bytes == CL_MAC && sodium_memcmp(right, mac, CL_MAC) == 0;
-	sodium_memzero(right, sizeof(right));
-	return is;
-}
-
-void auth_mask(const struct vb_cluster_key *key, const struct auth_transcript *t,
-	       uint8_t secret[CL_SECRET])
-{
-	uint8_t mask[CL_MAC];
-
-	auth_mac(key, AUTH_SECRET, t, mask);
-	for (unsigned i = 0; i < CL_SECRET; i++)
-		secret[i] ^= mask[i];
-	sodium_memzero(mask, sizeof(mask));
+	vb_assert(crypto_kdf_derive_from_key(psk, VB_SEAL_KEY, 1, "vb_clus2", key->bytes) == 0);
 }

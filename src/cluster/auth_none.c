@@ -11,8 +11,8 @@
 int auth_key_load(struct vb_cluster_key *key, const char *path)
 {
 	return vb_fail(-EOPNOTSUPP,
-		       "this library was built without libsodium (meson's option 'sodium'), and "
-		       "processes of a cluster prove who they are with it");
+		       "this library was built without libsodium and OpenSSL (meson's option "
+		       "'sodium'), and processes of a cluster prove who they are with them");
 }
 
 int vb_cluster_key_make(struct vb_cluster_key *key, const char *path)
@@ -42,21 +42,7 @@ uint64_t auth_number(const uint8_t secret[CL_SECRET], const char purpose[8])
 	return 0;
 }
 
-void auth_mac(const struct vb_cluster_key *key, enum auth_purpose purpose,
-	      const struct auth_transcript *t, uint8_t out[CL_MAC])
-{
-	vb_assert(!"without libsodium");
-}
-
-bool auth_mac_is(const struct vb_cluster_key *key, enum auth_purpose purpose,
-		 const struct auth_transcript *t, const uint8_t *mac, size_t bytes)
-{
-	vb_assert(!"without libsodium");
-	return false;
-}
-
-void auth_mask(const struct vb_cluster_key *key, const struct auth_transcript *t,
-	       uint8_t secret[CL_SECRET])
+void auth_psk(const struct vb_cluster_key *key, uint8_t psk[VB_SEAL_KEY])
 {
 	vb_assert(!"without libsodium");
 }

@@ -80,6 +80,8 @@ static int check_params(const struct vb_cluster_params *p)
 	if (p->silence_ns != 0 && (p->silence_ns < SILENCE_LEAST || p->silence_ns > TIMES_MOST))
 		return vb_fail(-EINVAL, "silence of %llu ns: 10 ms to a year are possible",
 			       (unsigned long long)p->silence_ns);
+	if (p->seal > VB_CLUSTER_SEAL_NEVER_ON_A_TRUSTED_NETWORK)
+		return vb_fail(-EINVAL, "there is no way %d to seal frames", (int)p->seal);
 	if (p->timeout_ns > TIMES_MOST)
 		return vb_fail(-EINVAL, "timeout of %llu ns: a year is the most",
 			       (unsigned long long)p->timeout_ns);
@@ -135,6 +137,9 @@ int cluster_create(const struct vb_cluster_params *p, const struct vb_cluster_ke
 		c->role = VB_CLUSTER_MEMBER;
 	c->timeout_ns = p->timeout_ns != 0 ? p->timeout_ns : TIMEOUT_NS;
 	c->silence_ns = p->silence_ns != 0 ? p->silence_ns : SILENCE_NS;
+	_Static_assert((int)VB_CLUSTER_SEAL_NEVER_ON_A_TRUSTED_NETWORK == (int)VB_SEALING_NEVER,
+		       "the same choices");
+	c->seal = (enum vb_sealing)p->seal;
 	c->listen_fd = -1;
 	c->wake_fd = -1;
 	c->first_dead = -1;
@@ -149,6 +154,8 @@ int cluster_create(const struct vb_cluster_params *p, const struct vb_cluster_ke
 		c->key = *key;
 	else if (err == 0)
 		err = auth_key_load(&c->key, p->auth_key_file);
+	if (err == 0)
+		auth_psk(&c->key, c->psk);
 	if (err != 0)
 		cluster_free(c);
 	else
@@ -173,6 +180,8 @@ void cluster_free(struct vb_cluster *c)
 	pthread_cond_destroy(&c->opened);
 	auth_forget(&c->key, sizeof(c->key));
 	auth_forget(c->secret, sizeof(c->secret));
+	auth_forget(c->psk, sizeof(c->psk));
+	vb_shake_context_free(c->context);
 	free(c->peers);
 	free(c->gone);
 	free(c->polled);
@@ -200,6 +209,16 @@ static int need_key(const struct vb_cluster_params *p, const struct cluster_addr
 		       what, text);
 }
 
+static void warn_if_plain(struct vb_cluster *c, const struct cluster_addr *a)
+{
+	if (c->seal != VB_SEALING_NEVER || c->warned || address_is_loopback(a))
+		return;
+	c->warned = true;
+	vb_warn("the cluster's frames are neither encrypted nor authenticated (option seal): "
+		"whoever is "
+		"between two processes can read and change what they send");
+}
+
 static int find_meet(struct vb_cluster *c, const struct vb_cluster_params *p)
 {
 	struct cluster_addr addrs[CL_ADDRS];
@@ -222,8 +241,11 @@ static int find_meet(struct vb_cluster *c, const struct vb_cluster_params *p)
 		err = address_find(c->bind, 0, addrs, &n);
 	if (err == 0)
 		err = need_key(p, &addrs[0], "bind address");
-	for (unsigned i = 0; err == 0 && i < c->n_meet_addrs; i++)
+	for (unsigned i = 0; err == 0 && i < c->n_meet_addrs; i++) {
 		err = need_key(p, &c->meet_addrs[i], "address");
+		if (err == 0)
+			warn_if_plain(c, &c->meet_addrs[i]);
+	}
 	if (err == 0 && port == 0 && c->role != VB_CLUSTER_ROOT)
 		err = vb_fail(-EINVAL, "address '%s': where the processes meet needs a port", meet);
 	return err;
@@ -260,6 +282,7 @@ static int take_listener(struct vb_cluster *c, const struct vb_cluster_params *p
 		return vb_fail(-EINVAL, "the listening socket: %s", strerror(errno));
 	c->port = ntohs(a.sa.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)&a.sa)->sin6_port
 						   : ((const struct sockaddr_in *)&a.sa)->sin_port);
+	warn_if_plain(c, &a);
 	return need_key(p, &a, "listening address");
 }
 

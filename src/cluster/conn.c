@@ -2,7 +2,8 @@
 /*
  * A connection.  Out of it go two lanes: frames (tx), and behind them parts and results in pieces
  * of CL_CHUNK bytes (bulk).  A piece is moved to tx only when tx has run low, so that a frame waits
- * for two pieces at most, however many megabytes are on their way.
+ * for two pieces at most, however many megabytes are on their way.  On a sealed connection what is in tx
+ * becomes records (out) when those before have left.
  */
 #include "cluster/inner.h"
 
@@ -73,6 +74,12 @@ void conn_free(struct vb_cluster *c, struct cluster_conn *k)
 	cluster_blob_put(k->in.blob);
 	if (k->fd >= 0)
 		close(k->fd);
+	vb_shake_free(k->shake);
+	vb_seal_free(k->seal);
+	auth_forget(k->mask, sizeof(k->mask));
+	vb_buf_free(&k->raw);
+	vb_buf_free(&k->opened);
+	vb_buf_free(&k->out);
 	free(k->rx);
 	free(k->tx);
 	free(k);
@@ -133,6 +140,14 @@ uint8_t *conn_room(struct cluster_conn *k, size_t n)
 void conn_put(struct cluster_conn *k, size_t n)
 {
 	k->tx_len += n;
+}
+
+void conn_seal(struct cluster_conn *k, struct vb_seal *seal)
+{
+	k->seal = seal;
+	if (!vb_buf_add(&k->out, k->tx + k->tx_at, k->tx_len - k->tx_at))
+		conn_starve(k, "there is no memory left for what it is sent");
+	k->tx_at = k->tx_len = 0;
 }
 
 void conn_refuse(struct cluster_conn *k, int err, const char *text)
@@ -266,7 +281,40 @@ void conn_fill(struct cluster_conn *k)
 
 bool conn_wants_write(const struct cluster_conn *k)
 {
-	return k->tx_len > k->tx_at || !vb_list_empty(&k->bulk);
+	return k->tx_len > k->tx_at || vb_buf_bytes(&k->out) > 0 || !vb_list_empty(&k->bulk);
+}
+
+/* A record of what is in tx, unless one still waits. */
+static void seal_frames(struct cluster_conn *k)
+{
+	size_t n = k->tx_len - k->tx_at;
+
+	if (n == 0 || vb_buf_bytes(&k->out) > 0)
+		return;
+	n = n < VB_SEAL_MAX ? n : VB_SEAL_MAX;
+	if (!vb_buf_reserve(&k->out, n + VB_SEAL_MORE)) {
+		conn_starve(k, "there is no memory left for what it is sent");
+		return;
+	}
+	k->out.end += vb_seal_put(k->seal, k->out.at + k->out.end, k->tx + k->tx_at, n);
+	k->tx_at += n;
+}
+
+static ssize_t send_some(struct cluster_conn *k)
+{
+	struct vb_buf *b = &k->out;
+	ssize_t n;
+
+	if (k->seal != NULL) {
+		n = send(k->fd, b->at + b->begin, vb_buf_bytes(b), MSG_NOSIGNAL);
+		if (n > 0)
+			vb_buf_take(b, (size_t)n);
+	} else {
+		n = send(k->fd, k->tx + k->tx_at, k->tx_len - k->tx_at, MSG_NOSIGNAL);
+		if (n > 0)
+			k->tx_at += (size_t)n;
+	}
+	return n;
 }
 
 void conn_write(struct cluster_conn *k)
@@ -275,9 +323,12 @@ void conn_write(struct cluster_conn *k)
 
 	for (;;) {
 		conn_fill(k);
-		if (k->broken || k->eof || k->tx_at == k->tx_len)
+		if (!k->broken && k->seal != NULL)
+			seal_frames(k);
+		if (k->broken || k->eof ||
+		    (k->seal != NULL ? vb_buf_bytes(&k->out) == 0 : k->tx_at == k->tx_len))
 			return;
-		n = send(k->fd, k->tx + k->tx_at, k->tx_len - k->tx_at, MSG_NOSIGNAL);
+		n = send_some(k);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
@@ -285,7 +336,6 @@ void conn_write(struct cluster_conn *k)
 				conn_end(k, errno);
 			return;
 		}
-		k->tx_at += (size_t)n;
 		if (k->phase == CONN_LEAVING || k->said_goodbye)
 			k->deadline_ns = cluster_now() + CL_PARTING_NS; /* it moves */
 	}

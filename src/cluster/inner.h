@@ -10,6 +10,7 @@
  *	root.c     the root's side of a connection, from HELLO to the member's death
  *	steps.c    what the root collects for collective calls
  *	peers.c    the processes: who is suspect, who is gone
+ *	proof.c    how a connection begins: what protects it, the key
  *	conn.c     a connection, and its two lanes of bytes out
  *	calls.c    what the program's threads wait for
  *
@@ -32,6 +33,7 @@
 #include "cluster/auth.h"
 #include "cluster/cluster.h"
 #include "cluster/wire.h"
+#include "seal/seal.h"
 #include "task/task.h"
 
 #define CL_PENDING_MAX   64         /* connections that have not proved themselves */
@@ -48,11 +50,11 @@
 
 enum cluster_phase {
 	CONN_CONNECTING, /* member: connect() is under way */
-	CONN_CHALLENGE,  /* member: has said HELLO */
-	CONN_PROOF_ROOT, /* member: has proved itself */
+	CONN_MODE,       /* member: has said HELLO */
+	CONN_PROOF_ROOT, /* member: the handshake is under way */
 	CONN_WAITING,    /* member: has joined, waits for START */
 	CONN_HELLO,      /* root: nothing came yet */
-	CONN_PROOF,      /* root: has answered HELLO */
+	CONN_PROOF,      /* root: has answered HELLO, the same */
 	CONN_JOIN,       /* root: the other side has the key */
 	CONN_JOINED,     /* root: waits for the others */
 	CONN_GOING,      /* both: after START */
@@ -107,7 +109,18 @@ struct cluster_conn {
 	uint64_t next_seq; /* root: of the member's next part */
 	bool notice_due;   /* ours has changed since it went this way */
 	struct cl_identity who;
-	struct auth_transcript transcript;
+
+	/* Trust (proof.c). */
+	bool beyond;    /* its addresses are not loopback's */
+	bool called;    /* the root's end */
+	uint32_t hello; /* what it said */
+	enum vb_seal_mode mode;
+	struct vb_shake *shake;  /* while it is under way */
+	uint8_t mask[CL_SECRET]; /* on the run's secret */
+	struct vb_seal *seal;    /* NULL: plain */
+	struct vb_buf raw;       /* sealed: came, and is not opened yet */
+	struct vb_buf opened;    /* of one record, on its way to rx */
+	struct vb_buf out;       /* sealed, on its way from tx to the socket */
 
 	uint8_t *rx, *tx;
 	size_t rx_len, rx_size;
@@ -178,9 +191,12 @@ struct vb_cluster {
 	enum vb_cluster_role role;
 	uint32_t wanted;
 	uint64_t timeout_ns, silence_ns;
+	enum vb_sealing seal;
+	bool warned; /* that it is never */
 	char *bind, *meet, *config;
 	size_t config_bytes;
 	struct vb_cluster_key key;
+	uint8_t psk[VB_SEAL_KEY]; /* made of it */
 	struct cl_identity me;
 	struct cluster_addr meet_addrs[CL_ADDRS];
 	unsigned n_meet_addrs;
@@ -199,6 +215,7 @@ struct vb_cluster {
 	uint64_t open_by_ns;
 	uint16_t port;
 	uint8_t secret[CL_SECRET];
+	struct ssl_ctx_st *context; /* of handshakes; NULL: there was none yet */
 	struct cluster_peer *peers; /* [hosts] */
 	uint32_t members_known;
 
@@ -288,6 +305,20 @@ void conn_feed(struct vb_cluster *c, struct cluster_conn *k, const void *data, s
 /* Reads what is there; k->eof and k->broken say how it went. */
 void conn_read(struct vb_cluster *c, struct cluster_conn *k);
 
+/* ---- proof.c ---- */
+
+/* What a member's HELLO says. */
+uint32_t proof_flags(const struct vb_cluster *c, const struct cluster_conn *k);
+/* Root: how frames will be protected, into k->mode; false: the two do not go together. */
+bool proof_choose(const struct vb_cluster *c, struct cluster_conn *k, uint32_t theirs);
+/* Member: the root's choice, into k->mode; false: it is not to be had with this process. */
+bool proof_accepts(const struct vb_cluster *c, struct cluster_conn *k, uint32_t mode);
+/* Both, with k->mode; `called`: the root.  The member begins to speak.  0, or as proof_step. */
+int proof_begin(struct vb_cluster *c, struct cluster_conn *k, bool called);
+/* A PROOF's or PROOF_ROOT's bytes; the answer is queued.  1: both have proved themselves, and what is queued and
+ * comes from here on is sealed; 0: more is to come; -EACCES: it has not; -ENOMEM, with k->broken. */
+int proof_step(struct cluster_conn *k, const void *bytes, size_t n);
+
 /* ---- conn.c ---- */
 
 struct cluster_conn *conn_new(struct vb_cluster *c, int fd, const char *peer);
@@ -296,6 +327,8 @@ void conn_free(struct vb_cluster *c, struct cluster_conn *k);
  * k->broken. */
 uint8_t *conn_room(struct cluster_conn *k, size_t n);
 void conn_put(struct cluster_conn *k, size_t n);
+/* From here on what comes and what is queued is sealed; what has been queued leaves as it is. */
+void conn_seal(struct cluster_conn *k, struct vb_seal *seal);
 void conn_break(struct cluster_conn *k, const char *why);
 /* The same, because there is no memory. */
 void conn_starve(struct cluster_conn *k, const char *why);

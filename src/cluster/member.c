@@ -87,6 +87,7 @@ void member_seek(struct vb_cluster *c)
 		return;
 	}
 	k->phase = CONN_CONNECTING;
+	k->beyond = !address_is_loopback(a);
 	k->deadline_ns = cluster_now() + CL_HANDSHAKE_NS;
 	address_tune(fd, c->silence_ns);
 }
@@ -108,60 +109,67 @@ void member_connected(struct vb_cluster *c, struct cluster_conn *k)
 
 void member_begin(struct vb_cluster *c, struct cluster_conn *k)
 {
-	uint8_t nonce[CL_NONCE], *to = conn_room(k, CL_CONTROL_MAX);
+	uint8_t *to = conn_room(k, CL_CONTROL_MAX);
 
-	(void)c;
-	auth_draw(nonce, sizeof(nonce));
 	if (to == NULL)
 		return;
-	conn_put(k, cl_put_hello(to, nonce));
-	memcpy(k->transcript.hello, to + CL_HEADER, CL_HELLO_SIZE);
-	k->phase = CONN_CHALLENGE;
+	k->hello = proof_flags(c, k);
+	conn_put(k, cl_put_hello(to, k->hello));
+	k->phase = CONN_MODE;
 	k->deadline_ns = cluster_now() + CL_HANDSHAKE_NS;
 }
 
 /* ---- getting in ---- */
 
-static void take_challenge(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f)
+static void take_mode(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f)
 {
-	uint8_t mac[CL_MAC], *to;
+	uint32_t mode;
 
-	if (f->type != CL_CHALLENGE) {
+	if (f->type != CL_MODE || cl_get_mode(f, &mode) != 0) {
 		conn_break(k, "does not speak Verbena's cluster protocol");
 		return;
 	}
-	memcpy(k->transcript.challenge, f->payload, CL_NONCE);
-	auth_mac(&c->key, AUTH_MEMBER, &k->transcript, mac);
-	to = conn_room(k, CL_CONTROL_MAX);
-	if (to != NULL)
-		conn_put(k, cl_put_bytes(to, CL_PROOF, mac, CL_MAC));
+	if (!proof_accepts(c, k, mode)) {
+		cluster_open_ends(c, -EPROTO,
+				  "what listens at %s wants frames %s, and this process does not: "
+				  "give every process the same option seal",
+				  k->peer, vb_seal_mode_names[mode]);
+		conn_break(k, "protects frames in another way");
+		return;
+	}
 	k->phase = CONN_PROOF_ROOT;
+	(void)proof_begin(c, k, false);
 }
 
-static void take_proof(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f)
+static void join(struct vb_cluster *c, struct cluster_conn *k)
 {
 	struct cl_join j = {.hosts = c->hosts,
 			    .wanted = c->wanted,
 			    .who = c->me,
 			    .config = c->config,
 			    .config_bytes = (uint32_t)c->config_bytes};
-	uint8_t *to;
+	uint8_t *to = conn_room(k, CL_JOIN_MAX);
 
-	if (f->type != CL_PROOF_ROOT ||
-	    !auth_mac_is(&c->key, AUTH_ROOT, &k->transcript, f->payload, f->bytes)) {
-		cluster_open_ends(c, -EACCES,
-				  "what listens at %s did not prove that it has our key: is it the "
-				  "root of this cluster?",
-				  k->peer);
-		conn_break(k, "has another key");
-		return;
-	}
-	to = conn_room(k, CL_JOIN_MAX);
 	if (to != NULL)
 		conn_put(k, cl_put_join(to, &j));
 	k->phase = CONN_WAITING;
 	k->deadline_ns = VB_FOREVER;
 	k->heard_ns = cluster_now();
+}
+
+static void take_proof(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f)
+{
+	int rc = f->type == CL_PROOF_ROOT ? proof_step(k, f->payload, f->bytes) : -EACCES;
+
+	if (rc == 1) {
+		join(c, k);
+	} else if (rc == -EACCES) {
+		cluster_open_ends(c, -EACCES,
+				  "what listens at %s did not prove that it has our key: is it the "
+				  "root of this cluster?",
+				  k->peer);
+		conn_break(k, "has another key");
+	}
 }
 
 /* A root refuses another key and another version before it has proved itself.  So may anybody who has the
@@ -242,8 +250,8 @@ static void take_start(struct vb_cluster *c, struct cluster_conn *k, const struc
 		return;
 	}
 	c->rank = s.rank;
-	memcpy(c->secret, s.secret, CL_SECRET);
-	auth_mask(&c->key, &k->transcript, c->secret);
+	for (unsigned i = 0; i < CL_SECRET; i++)
+		c->secret[i] = s.secret[i] ^ k->mask[i];
 	c->peers[0].conn = k;
 	c->started = true;
 	k->phase = CONN_GOING;
@@ -406,8 +414,8 @@ void member_frame(struct vb_cluster *c, struct cluster_conn *k, const struct cl_
 		return;
 	}
 	switch (k->phase) {
-	case CONN_CHALLENGE:
-		take_challenge(c, k, f);
+	case CONN_MODE:
+		take_mode(c, k, f);
 		break;
 	case CONN_PROOF_ROOT:
 		take_proof(c, k, f);
@@ -473,7 +481,7 @@ void member_gives_up(struct vb_cluster *c)
 				  k->peer, c->hosts, span);
 		return;
 	}
-	if (under_way && k->phase == CONN_CHALLENGE)
+	if (under_way && k->phase == CONN_MODE)
 		trouble(c, -ETIMEDOUT,
 			"what listens at %s says nothing: another program may have this port",
 			k->peer);

@@ -54,42 +54,46 @@ void root_refuse(struct vb_cluster *c, struct cluster_conn *k, int err, const ch
 
 /* ---- who may come in ---- */
 
-static void take_hello(struct cluster_conn *k, const struct cl_frame *f)
+static void take_hello(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f)
 {
-	uint8_t nonce[CL_NONCE], *to;
+	uint32_t flags;
+	uint8_t *to;
 
-	if (f->type != CL_HELLO || cl_get_hello(f, nonce) != 0) {
+	if (f->type != CL_HELLO || cl_get_hello(f, &flags) != 0) {
 		conn_break(k, "does not speak Verbena's cluster protocol");
 		return;
 	}
-	memcpy(k->transcript.hello, f->payload, CL_HELLO_SIZE);
-	auth_draw(k->transcript.challenge, CL_NONCE);
+	if (!proof_choose(c, k, flags)) {
+		root_refuse(c, k, -EPROTO,
+			    "%s and the root do not agree whether frames are sealed, and one "
+			    "says " VB_SEALING_NEVER_NAME
+			    ": give every process the same option seal",
+			    k->peer);
+		return;
+	}
 	to = conn_room(k, CL_CONTROL_MAX);
 	if (to != NULL)
-		conn_put(k, cl_put_bytes(to, CL_CHALLENGE, k->transcript.challenge, CL_NONCE));
-	k->phase = CONN_PROOF;
+		conn_put(k, cl_put_mode(to, (uint32_t)k->mode));
+	if (proof_begin(c, k, true) == 0)
+		k->phase = CONN_PROOF;
 }
 
 static void take_proof(struct vb_cluster *c, struct cluster_conn *k, const struct cl_frame *f)
 {
-	uint8_t mac[CL_MAC], *to;
+	int rc;
 
 	if (f->type != CL_PROOF) {
 		conn_break(k, "did not prove that it has the key");
 		return;
 	}
-	if (!auth_mac_is(&c->key, AUTH_MEMBER, &k->transcript, f->payload, f->bytes)) {
+	rc = proof_step(k, f->payload, f->bytes);
+	if (rc == 1)
+		k->phase = CONN_JOIN;
+	else if (rc == -EACCES)
 		root_refuse(c, k, -EACCES,
 			    "%s has another key than the root, or one of the two has none: give "
 			    "every process the same key file",
 			    k->peer);
-		return;
-	}
-	auth_mac(&c->key, AUTH_ROOT, &k->transcript, mac);
-	to = conn_room(k, CL_CONTROL_MAX);
-	if (to != NULL)
-		conn_put(k, cl_put_bytes(to, CL_PROOF_ROOT, mac, CL_MAC));
-	k->phase = CONN_JOIN;
 }
 
 /* "rank 2 (host, pid 7, 127.0.0.1:4711)", or without a rank that it wants. */
@@ -154,8 +158,8 @@ static void tell_everything(struct vb_cluster *c, struct cluster_conn *k)
 			return;
 		conn_put(k, cl_put_member(to, &m));
 	}
-	memcpy(s.secret, c->secret, CL_SECRET);
-	auth_mask(&c->key, &k->transcript, s.secret);
+	for (unsigned i = 0; i < CL_SECRET; i++)
+		s.secret[i] = c->secret[i] ^ k->mask[i];
 	to = conn_room(k, CL_CONTROL_MAX);
 	if (to != NULL)
 		conn_put(k, cl_put_start(to, &s));
@@ -318,7 +322,7 @@ void root_frame(struct vb_cluster *c, struct cluster_conn *k, const struct cl_fr
 {
 	switch (k->phase) {
 	case CONN_HELLO:
-		take_hello(k, f);
+		take_hello(c, k, f);
 		break;
 	case CONN_PROOF:
 		take_proof(c, k, f);
@@ -452,6 +456,15 @@ void root_make_room(struct vb_cluster *c)
 	root_lost(c, k);
 }
 
+/* Whoever cannot be asked is taken for a stranger's. */
+static bool is_beyond(int fd)
+{
+	struct cluster_addr here = {.len = sizeof(here.sa)};
+
+	return getsockname(fd, (struct sockaddr *)&here.sa, &here.len) != 0 ||
+	       !address_is_loopback(&here);
+}
+
 void root_accept(struct vb_cluster *c)
 {
 	for (unsigned i = 0; i < ACCEPT_ROUND; i++) {
@@ -477,6 +490,7 @@ void root_accept(struct vb_cluster *c)
 			return;
 		}
 		k->phase = CONN_HELLO;
+		k->beyond = is_beyond(fd);
 		k->deadline_ns = cluster_now() + CL_HANDSHAKE_NS;
 		address_tune(fd, c->silence_ns);
 	}

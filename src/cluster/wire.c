@@ -10,6 +10,7 @@
 
 #include "base/compiler.h"
 #include "cluster/cluster.h"
+#include "seal/seal.h"
 
 #define MAGIC 0x4256u /* 'V', 'B' */
 
@@ -19,10 +20,10 @@ static const struct {
 	const char *name;
 	uint32_t least, most; /* payload */
 } types[CL_TYPES] = {
-	[CL_HELLO] = {"HELLO", CL_HELLO_SIZE, CL_HELLO_SIZE},
-	[CL_CHALLENGE] = {"CHALLENGE", CL_NONCE, CL_NONCE},
-	[CL_PROOF] = {"PROOF", CL_MAC, CL_MAC},
-	[CL_PROOF_ROOT] = {"PROOF_ROOT", CL_MAC, CL_MAC},
+	[CL_HELLO] = {"HELLO", 12, 12},
+	[CL_MODE] = {"MODE", 4, 4},
+	[CL_PROOF] = {"PROOF", 1, CL_PROOF_MAX},
+	[CL_PROOF_ROOT] = {"PROOF_ROOT", 1, CL_PROOF_MAX},
 	[CL_JOIN] = {"JOIN", 18, CL_JOIN_MAX - CL_HEADER},
 	[CL_MEMBER] = {"MEMBER", 10, 10 + CL_HOSTNAME + CL_MACHINE},
 	[CL_START] = {"START", 64, 64},
@@ -195,15 +196,23 @@ const char *cl_type_name(enum cl_type type)
 	return type < CL_TYPES && types[type].name != NULL ? types[type].name : "?";
 }
 
-int cl_get_hello(const struct cl_frame *f, uint8_t nonce[CL_NONCE])
+int cl_get_hello(const struct cl_frame *f, uint32_t *flags)
 {
 	struct reader r = read_from(f);
-	const uint8_t *magic = get(&r, sizeof(hello_magic)), *at = get(&r, CL_NONCE);
+	const uint8_t *magic = get(&r, sizeof(hello_magic));
 
+	*flags = get_u32(&r);
 	if (all_read(&r) != 0 || memcmp(magic, hello_magic, sizeof(hello_magic)) != 0)
 		return -EPROTO;
-	memcpy(nonce, at, CL_NONCE);
 	return 0;
+}
+
+int cl_get_mode(const struct cl_frame *f, uint32_t *mode)
+{
+	struct reader r = read_from(f);
+
+	*mode = get_u32(&r);
+	return *mode < VB_SEAL_MODES ? all_read(&r) : -EPROTO;
 }
 
 static void get_identity(struct reader *r, struct cl_identity *who)
@@ -376,11 +385,16 @@ static size_t finish(uint8_t *to, const uint8_t *end, enum cl_type type)
 	return (size_t)(end - to);
 }
 
-size_t cl_put_hello(uint8_t *to, const uint8_t nonce[CL_NONCE])
+size_t cl_put_hello(uint8_t *to, uint32_t flags)
 {
 	uint8_t *at = put_bytes(to + CL_HEADER, hello_magic, sizeof(hello_magic));
 
-	return finish(to, put_bytes(at, nonce, CL_NONCE), CL_HELLO);
+	return finish(to, put_number(at, flags, 4), CL_HELLO);
+}
+
+size_t cl_put_mode(uint8_t *to, uint32_t mode)
+{
+	return finish(to, put_number(to + CL_HEADER, mode, 4), CL_MODE);
 }
 
 size_t cl_put_bytes(uint8_t *to, enum cl_type type, const void *data, uint32_t bytes)

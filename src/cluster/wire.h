@@ -12,16 +12,20 @@
  * Texts come out with a NUL, in plain ASCII without control characters, fit to be printed.
  *
  *	member                                  root
- *	HELLO its challenge            ------>
- *	                               <------  CHALLENGE its own
- *	PROOF  (auth.h)                ------>
+ *	HELLO what it can and wants    ------>
+ *	                               <------  MODE how frames will be protected
+ *	PROOF  (proof.c)               ------>
  *	                               <------  PROOF_ROOT
+ *	PROOF                          ------>
  *	JOIN who it is, its config     ------>
  *	                               <------  MEMBER for each rank, then START, when all have come
  *	PART, DATA ... of a step       ------>
  *	                               <------  RESULT, DATA ... for each part, then END
  *	PING, PONG, NOTICE, GOODBYE    <----->
  *	                               <------  GONE, SUSPECT; or, at any time, REFUSE and the end
+ *
+ * Behind the member's last PROOF everything is in sealed records (seal/seal.c), if MODE says so: frames one
+ * behind the other, which need not begin where a record does.
  */
 #ifndef VB_CLUSTER_WIRE_H
 #define VB_CLUSTER_WIRE_H
@@ -32,25 +36,23 @@
 
 #include "base/clock.h"
 
-#define CL_VERSION     1
+#define CL_VERSION     2
 #define CL_HEADER      8
 #define CL_CHUNK       65536u /* the payload of DATA at most, and of every frame */
-#define CL_NONCE       32
-#define CL_MAC         32
 #define CL_SECRET      32
 #define CL_CONFIG      16384u
 #define CL_TEXT        511 /* of an error */
 #define CL_HOSTNAME    64
 #define CL_MACHINE     96
 #define CL_WHAT        31
-#define CL_HELLO_SIZE  40
 #define CL_NOTICE_SIZE 32
 #define CL_CONTROL_MAX 1024u /* a frame that is neither JOIN nor DATA, header included */
+#define CL_PROOF_MAX   (CL_CONTROL_MAX - CL_HEADER)
 #define CL_JOIN_MAX    (CL_HEADER + 16 + 2 + CL_HOSTNAME + CL_MACHINE + CL_CONFIG)
 
 enum cl_type {
 	CL_HELLO = 1,
-	CL_CHALLENGE,
+	CL_MODE,
 	CL_PROOF,
 	CL_PROOF_ROOT,
 	CL_JOIN,
@@ -69,6 +71,11 @@ enum cl_type {
 	CL_NOTICE,
 	CL_TYPES,
 };
+
+/* Of HELLO. */
+#define CL_HAS_AES     1u
+#define CL_WANTS_SEAL  2u /* it takes no plain frames */
+#define CL_NEVER_SEALS 4u
 
 struct cl_frame {
 	enum cl_type type;
@@ -97,7 +104,7 @@ struct cl_member {
 
 struct cl_start {
 	uint32_t rank, hosts;
-	uint8_t secret[CL_SECRET]; /* masked (auth.h) */
+	uint8_t secret[CL_SECRET]; /* masked (proof.c) */
 	struct vb_clock clock;
 };
 
@@ -129,6 +136,9 @@ struct cl_about { /* GONE: died; SUSPECT: on */
 	bool flag;
 };
 
+/* Where in a header the version is. */
+#define CL_VERSION_AT 5
+
 /* The bytes of the first frame in buf; 0: more are needed; -EPROTO: this is no frame of ours;
  * -EPROTONOSUPPORT: another version's (never for REFUSE, whose form stays).  *why is then set, and
  * *need to the size of the frame as soon as its header is there. */
@@ -137,7 +147,8 @@ int cl_frame_get(const uint8_t *buf, size_t n, struct cl_frame *out, size_t *nee
 const char *cl_type_name(enum cl_type type);
 
 /* The payloads: 0 or -EPROTO. */
-int cl_get_hello(const struct cl_frame *f, uint8_t nonce[CL_NONCE]);
+int cl_get_hello(const struct cl_frame *f, uint32_t *flags);
+int cl_get_mode(const struct cl_frame *f, uint32_t *mode);
 int cl_get_join(const struct cl_frame *f, struct cl_join *out);
 int cl_get_member(const struct cl_frame *f, struct cl_member *out);
 int cl_get_start(const struct cl_frame *f, struct cl_start *out);
@@ -151,7 +162,8 @@ int cl_get_about(const struct cl_frame *f, struct cl_about *out);
 
 /* Whole frames; `to` has room for CL_CONTROL_MAX bytes (JOIN: CL_JOIN_MAX).  The bytes written. */
 size_t cl_put_header(uint8_t *to, enum cl_type type, uint32_t bytes);
-size_t cl_put_hello(uint8_t *to, const uint8_t nonce[CL_NONCE]);
+size_t cl_put_hello(uint8_t *to, uint32_t flags);
+size_t cl_put_mode(uint8_t *to, uint32_t mode);
 size_t cl_put_bytes(uint8_t *to, enum cl_type type, const void *data, uint32_t bytes);
 size_t cl_put_join(uint8_t *to, const struct cl_join *j);
 size_t cl_put_member(uint8_t *to, const struct cl_member *m);

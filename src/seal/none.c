@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "seal/seal.h"
 
+const char *const vb_seal_mode_names[VB_SEAL_MODES] = {[VB_SEAL_PLAIN] = "plain"};
+
 bool vb_seal_has_aes(void)
 {
 	return false;

@@ -169,6 +169,23 @@ is 'another key: is said' grep -q 'key' "$work/err"
 ends 1
 is 'another key: the root logs it' grep -q 'another key' "$work/err"
 
+# Sealed when they meet, also on loopback; and one that never is does not meet one that always is.
+port
+start 1 --join 127.0.0.1:$port --procs 2 --duration 100ms --lock cas --seal always --json "$json"
+start 2 --join 127.0.0.1:$port --procs 2 --duration 100ms --lock cas
+for i in 1 2; do
+	ends $i
+	is "--seal always: process $i: exit status 0" [ "$status" = 0 ]
+done
+port
+start 1 --join 127.0.0.1:$port --rank 0 --procs 2 --patience 2s --seal always
+start 2 --join 127.0.0.1:$port --rank 1 --procs 2 --patience 20s --seal never-on-a-trusted-network
+ends 2
+is '--seal never meets always: exit status 2' [ "$status" = 2 ]
+is '--seal never meets always: is said' grep -q 'give every process the same option seal' "$work/err"
+ends 1
+is '--seal always meets never: is said' grep -q 'do not agree whether frames are sealed' "$work/err"
+
 # One is killed: the run ends with its name and the results of the others.
 rm -f "$work/err"
 # shellcheck disable=SC2086

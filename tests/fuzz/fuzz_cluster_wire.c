@@ -7,7 +7,8 @@
  *
  * Input: the first byte says who listens and how far they are, the second in what pieces the bytes
  * come.  With its upper bit set the rest are not bytes but frames, each of a type, two bytes of
- * length and a payload, and get a right header: so the fuzzer comes deeper than by guessing.
+ * length and a payload, and get a right header: so the fuzzer comes deeper than by guessing.  With the bit
+ * below that what comes is sealed, as the other end would: one that has the key and says anything.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ enum scene {
 	ROOT_JOIN,
 	ROOT_JOINED,
 	ROOT_GOING,
-	MEMBER_CHALLENGE,
+	MEMBER_MODE,
 	MEMBER_PROOF,
 	MEMBER_WAITING,
 	MEMBER_GOING,
@@ -69,8 +70,8 @@ static struct cluster_conn *going(struct vb_cluster *c, uint32_t rank)
 static struct cluster_conn *make(struct vb_cluster *c, enum scene scene)
 {
 	static const enum cluster_phase phases[SCENES] = {
-		CONN_HELLO,     CONN_PROOF,      CONN_JOIN,    CONN_JOINED, CONN_GOING,
-		CONN_CHALLENGE, CONN_PROOF_ROOT, CONN_WAITING, CONN_GOING,
+		CONN_HELLO, CONN_PROOF,      CONN_JOIN,    CONN_JOINED, CONN_GOING,
+		CONN_MODE,  CONN_PROOF_ROOT, CONN_WAITING, CONN_GOING,
 	};
 	struct cluster_conn *k;
 
@@ -88,8 +89,11 @@ static struct cluster_conn *make(struct vb_cluster *c, enum scene scene)
 	must(k != NULL, "no memory");
 	k->phase = phases[scene];
 	k->wanted = VB_CLUSTER_ANY_RANK;
-	if (scene == MEMBER_CHALLENGE)
+	k->mode = VB_SEAL_CHACHA;
+	if (scene == MEMBER_MODE)
 		member_begin(c, k);
+	if (scene == ROOT_PROOF || scene == MEMBER_PROOF)
+		must(proof_begin(c, k, scene == ROOT_PROOF) == 0, "no handshake");
 	return k;
 }
 
@@ -128,6 +132,23 @@ static void end_calls(struct cluster_call *calls)
 
 /* ---- in and out ---- */
 
+static bool has_proved(enum scene scene)
+{
+	return (scene >= ROOT_JOIN && scene <= ROOT_GOING) || scene >= MEMBER_WAITING;
+}
+
+static struct vb_seal *theirs; /* NULL: frames are plain */
+
+static void seal(struct cluster_conn *k)
+{
+	static const uint8_t one[VB_SEAL_KEY] = {1}, two[VB_SEAL_KEY] = {2};
+	struct vb_seal *ours = vb_seal_new(VB_SEAL_CHACHA, one, two);
+
+	theirs = vb_seal_new(VB_SEAL_CHACHA, two, one);
+	must(ours != NULL && theirs != NULL, "no memory");
+	conn_seal(k, ours);
+}
+
 /* All that waits to be sent is whole frames of ours. */
 static void look_at_output(struct cluster_conn *k)
 {
@@ -152,11 +173,15 @@ static void feed_bytes(struct vb_cluster *c, struct cluster_conn *k, const uint8
 	while (size > 0 && !k->broken) {
 		size_t n = piece < size ? piece : size;
 		/* Exactly as long as what comes, for the address sanitizer. */
-		uint8_t *copy = malloc(n);
+		size_t bytes = n + (theirs != NULL ? VB_SEAL_MORE : 0);
+		uint8_t *copy = malloc(bytes);
 
 		must(copy != NULL, "no memory");
-		memcpy(copy, data, n);
-		conn_feed(c, k, copy, n);
+		if (theirs != NULL)
+			(void)vb_seal_put(theirs, copy, data, n);
+		else
+			memcpy(copy, data, n);
+		conn_feed(c, k, copy, bytes);
 		free(copy);
 		data += n;
 		size -= n;
@@ -189,11 +214,12 @@ static void nobody_got_in(struct vb_cluster *c, struct cluster_conn *k, enum sce
 		     "got in without a proof");
 		must(k->rx_size <= CL_CONTROL_MAX, "much memory for somebody unproved");
 	}
-	if (scene == MEMBER_CHALLENGE || scene == MEMBER_PROOF)
+	if (scene == MEMBER_MODE || scene == MEMBER_PROOF)
 		must(!c->started && (!c->open_done || c->open_verdict.err < 0),
 		     "believed a root without a proof");
 	must(k->rx_size <= CL_HEADER + CL_CHUNK && k->rx_len <= k->rx_size, "much memory");
 	must(c->n_gone <= HOSTS, "more gone than there were");
+	must(vb_buf_bytes(&k->raw) <= VB_SEAL_MAX + VB_SEAL_MORE, "much memory for a record");
 }
 
 static void two_configs(const uint8_t *data, size_t size)
@@ -221,11 +247,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 2 || size > INPUT_MAX)
 		return 0;
-	scene = (enum scene)((data[0] & 0x7f) % SCENES);
+	scene = (enum scene)((data[0] & 0x3f) % SCENES);
 	vb_log_capture_begin(text, sizeof(text));
 	must(cluster_create(&p, NULL, &c) == 0, "no cluster");
 	k = make(c, scene);
 	begin_calls(c, calls);
+	if ((data[0] & 0x40) != 0 && has_proved(scene))
+		seal(k);
 	if (data[0] & 0x80)
 		feed_frames(c, k, data + 2, size - 2, data[1] + 1u);
 	else
@@ -240,6 +268,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	steps_look(c, cluster_now());
 	cluster_free(c);
+	vb_seal_free(theirs);
+	theirs = NULL;
 	end_calls(calls);
 	two_configs(data + 2, size - 2);
 	vb_log_capture_end();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and proofs: known answers, who cannot prove what, and key files that are not taken. */
+/* Keys: known answers, and key files that are not taken.  Proofs are in test_cluster_proof.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -13,18 +13,6 @@
 
 #include "base/log.h"
 #include "cluster/auth.h"
-
-static struct auth_transcript transcript(void)
-{
-	struct auth_transcript t;
-
-	memcpy(t.hello, "vbclust", 8);
-	for (unsigned i = 0; i < CL_NONCE; i++) {
-		t.hello[8 + i] = (uint8_t)i;
-		t.challenge[i] = (uint8_t)(100 + i);
-	}
-	return t;
-}
 
 static struct vb_cluster_key key_of(const char *text)
 {
@@ -45,84 +33,22 @@ static void check_hex(const uint8_t *bytes, const char *hex)
 	assert_string_equal(text, hex);
 }
 
-/* Computed with Python's hmac and hashlib. */
+/* Computed with Python's hashlib (BLAKE2b: salt 1 as 16 bytes, person "vb_clus2"). */
 static void test_vectors(void **state)
 {
-	struct auth_transcript t = transcript();
 	struct vb_cluster_key key = key_of(FORTY);
-	uint8_t mac[CL_MAC];
+	uint8_t psk[VB_SEAL_KEY];
 
 	check_hex(key_of("").bytes,
 		  "55583f6f430c89286541ce03d0ca6c45e4f7e537cd34a6ec6cbdfa54526f8f25");
 	check_hex(key.bytes, "263b60ba1c5c9ff4dd8d4f6dac31b3415df90475a31957289a621d6ef3bac85d");
-	auth_mac(&key, AUTH_MEMBER, &t, mac);
-	check_hex(mac, "897792637b6694dbfc3c27c21fc56101da3d6d97307d1dc118dc6cdd772d345e");
-	auth_mac(&key, AUTH_ROOT, &t, mac);
-	check_hex(mac, "bd82346ae7634a15ddc22bbc9550eb42800c4c8d8835e512b188587193990dd8");
-	auth_mac(&key, AUTH_SECRET, &t, mac);
-	check_hex(mac, "79e353f083eb2b6ff67e936f8e9e8743acbef04ba807794039bc1a55fff90873");
-}
-
-static void test_proofs(void **state)
-{
-	struct auth_transcript t = transcript(), other = t;
-	struct vb_cluster_key key = key_of(FORTY), wrong = key_of(FORTY "k"), none = key_of("");
-	uint8_t mac[CL_MAC + 1];
-
-	auth_mac(&key, AUTH_MEMBER, &t, mac);
-	mac[CL_MAC] = 0;
-	assert_true(auth_mac_is(&key, AUTH_MEMBER, &t, mac, CL_MAC));
-	/* Sent back to where it came from, as the other side's. */
-	assert_false(auth_mac_is(&key, AUTH_ROOT, &t, mac, CL_MAC));
-	assert_false(auth_mac_is(&key, AUTH_SECRET, &t, mac, CL_MAC));
-	/* Another key, no key, cut short, with something behind it. */
-	assert_false(auth_mac_is(&wrong, AUTH_MEMBER, &t, mac, CL_MAC));
-	assert_false(auth_mac_is(&none, AUTH_MEMBER, &t, mac, CL_MAC));
-	for (size_t n = 0; n < CL_MAC; n++)
-		assert_false(auth_mac_is(&key, AUTH_MEMBER, &t, mac, n));
-	assert_false(auth_mac_is(&key, AUTH_MEMBER, &t, mac, CL_MAC + 1));
-	/* Every single bit counts, of the proof and of all that was said. */
-	for (unsigned bit = 0; bit < 8 * CL_MAC; bit++) {
-		mac[bit / 8] ^= 1u << bit % 8;
-		assert_false(auth_mac_is(&key, AUTH_MEMBER, &t, mac, CL_MAC));
-		mac[bit / 8] ^= 1u << bit % 8;
-	}
-	for (unsigned i = 0; i < CL_HELLO_SIZE; i++) {
-		other = t;
-		other.hello[i] ^= 1;
-		assert_false(auth_mac_is(&key, AUTH_MEMBER, &other, mac, CL_MAC));
-	}
-	for (unsigned i = 0; i < CL_NONCE; i++) {
-		other = t;
-		other.challenge[i] ^= 0x80;
-		assert_false(auth_mac_is(&key, AUTH_MEMBER, &other, mac, CL_MAC));
-	}
-	/* The two challenges are not the same thing in another order. */
-	memcpy(other.hello + 8, t.challenge, CL_NONCE);
-	memcpy(other.challenge, t.hello + 8, CL_NONCE);
-	assert_false(auth_mac_is(&key, AUTH_MEMBER, &other, mac, CL_MAC));
-}
-
-static void test_mask(void **state)
-{
-	struct auth_transcript t = transcript();
-	struct vb_cluster_key key = key_of(FORTY), wrong = key_of("");
-	uint8_t secret[CL_SECRET], masked[CL_SECRET];
-
-	auth_draw(secret, sizeof(secret));
-	memcpy(masked, secret, sizeof(masked));
-	auth_mask(&key, &t, masked);
-	assert_memory_not_equal(masked, secret, sizeof(secret));
-	auth_mask(&wrong, &t, masked);
-	assert_memory_not_equal(masked, secret, sizeof(secret));
-	auth_mask(&wrong, &t, masked);
-	auth_mask(&key, &t, masked);
-	assert_memory_equal(masked, secret, sizeof(secret));
+	auth_psk(&key, psk);
+	check_hex(psk, "9882251f65786c1a412150a0e089e24b129b0452daeedcc0419018ae3b3b0ca8");
 }
 
 static void test_fresh(void **state)
 {
-	uint8_t a[CL_NONCE], b[CL_NONCE];
+	uint8_t a[32], b[32];
 
 	auth_draw(a, sizeof(a));
 	auth_draw(b, sizeof(b));
@@ -256,8 +182,7 @@ static void test_number(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_vectors), cmocka_unit_test(test_proofs),
-		cmocka_unit_test(test_mask),    cmocka_unit_test(test_fresh),
+		cmocka_unit_test(test_vectors), cmocka_unit_test(test_fresh),
 		cmocka_unit_test(test_files),   cmocka_unit_test(test_made),
 		cmocka_unit_test(test_number),
 	};

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "cluster/cluster.h"
 #include "cluster/wire.h"
+#include "seal/seal.h"
 
 static uint8_t buf[CL_JOIN_MAX];
 
@@ -58,20 +59,26 @@ static void test_bytes(void **state)
 
 static void test_handshake(void **state)
 {
-	uint8_t nonce[CL_NONCE], got[CL_NONCE];
+	uint8_t bytes[CL_PROOF_MAX];
 	struct cl_frame f;
+	uint32_t got;
 
-	for (unsigned i = 0; i < CL_NONCE; i++)
-		nonce[i] = (uint8_t)(i * 5);
-	f = frame(cl_put_hello(buf, nonce), CL_HELLO);
-	assert_int_equal(cl_get_hello(&f, got), 0);
-	assert_memory_equal(got, nonce, CL_NONCE);
+	for (unsigned i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 5);
+	f = frame(cl_put_hello(buf, CL_HAS_AES | CL_WANTS_SEAL), CL_HELLO);
+	assert_int_equal(cl_get_hello(&f, &got), 0);
+	assert_int_equal(got, CL_HAS_AES | CL_WANTS_SEAL);
 	buf[CL_HEADER] ^= 1; /* the magic word */
-	assert_int_equal(cl_get_hello(&f, got), -EPROTO);
-	f = frame(cl_put_bytes(buf, CL_PROOF, nonce, CL_MAC), CL_PROOF);
-	assert_memory_equal(f.payload, nonce, CL_MAC);
+	assert_int_equal(cl_get_hello(&f, &got), -EPROTO);
+	for (uint32_t mode = 0; mode <= VB_SEAL_MODES; mode++) {
+		f = frame(cl_put_mode(buf, mode), CL_MODE);
+		assert_int_equal(cl_get_mode(&f, &got), mode < VB_SEAL_MODES ? 0 : -EPROTO);
+		assert_int_equal(got, mode);
+	}
+	f = frame(cl_put_bytes(buf, CL_PROOF, bytes, sizeof(bytes)), CL_PROOF);
+	assert_memory_equal(f.payload, bytes, sizeof(bytes));
 	frame(cl_put_bytes(buf, CL_GOODBYE, NULL, 0), CL_GOODBYE);
-	frame(cl_put_bytes(buf, CL_NOTICE, nonce, CL_NOTICE_SIZE), CL_NOTICE);
+	frame(cl_put_bytes(buf, CL_NOTICE, bytes, CL_NOTICE_SIZE), CL_NOTICE);
 }
 
 static void test_join(void **state)

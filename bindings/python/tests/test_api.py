@@ -204,6 +204,7 @@ class Words(unittest.TestCase):
             (verbena.Outcome, "VB_", None),
             (verbena.Partition, "VB_PARTITION_", None),
             (verbena.Role, "VB_CLUSTER_", None),
+            (verbena.Seal, "VB_CLUSTER_SEAL_", None),
             (verbena.LogLevel, "VB_LOG_", None),
         ):
             for member in kind:

@@ -46,7 +46,7 @@ from ._errors import (
     Unsupported,
     WouldDeadlock,
 )
-from ._fabric import Cluster, Fabric, Role, commit, poll, strerror, version
+from ._fabric import Cluster, Fabric, Role, Seal, commit, poll, strerror, version
 from ._lock import (
     FOREVER_NS,
     Grant,

@@ -27,7 +27,7 @@ struct vb_fabric_params {
 struct vb_cluster_params {
     uint32_t hosts; enum vb_cluster_role role; const char *meet; uint32_t rank; bool pmix;
     const char *bind; const char *auth_key_file; const char *config; uint64_t timeout_ns;
-    uint64_t silence_ns;
+    uint64_t silence_ns; enum vb_cluster_seal seal;
 }
 struct vb_lock_space_params {
     const char *lock; const char *options; const char *name; uint64_t locks; uint16_t servers;
@@ -282,6 +282,9 @@ CONSTANTS = {
     "VB_CLUSTER_AUTO": 0,
     "VB_CLUSTER_ROOT": 1,
     "VB_CLUSTER_MEMBER": 2,
+    "VB_CLUSTER_SEAL_AUTO": 0,
+    "VB_CLUSTER_SEAL_ALWAYS": 1,
+    "VB_CLUSTER_SEAL_NEVER_ON_A_TRUSTED_NETWORK": 2,
     "VB_TABLES_MAX": 24,
     "VB_RECORD_BYTES_MAX": 65024,
     "VB_TXN_ITEMS_MAX": 4096,

@@ -16,6 +16,14 @@ class Role(enum.IntEnum):
     MEMBER = 2
 
 
+class Seal(enum.IntEnum):
+    """Whether what processes say when they meet is sealed: enum vb_cluster_seal."""
+
+    AUTO = 0
+    ALWAYS = 1
+    NEVER_ON_A_TRUSTED_NETWORK = 2
+
+
 class Cluster(Handle):
     """The processes that use one fabric across machines (vb_cluster_open). Parameters are those of
     struct vb_cluster_params. Any thread may call it."""

@@ -200,9 +200,9 @@ static void just_open(struct procs *w, unsigned me)
 static void test_strangers(void **state)
 {
 	static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-	static const uint8_t almost[] = {40, 0, 0, 0, 1, 1, 'V', 'B', 'x'};
-	static const uint8_t huge[] = {255, 255, 255, 255, 1, 1, 'V', 'B'};
-	static const uint8_t join[] = {64, 0, 0, 0, 5, 1, 'V', 'B'}; /* before any proof */
+	static const uint8_t almost[] = {12, 0, 0, 0, 1, CL_VERSION, 'V', 'B', 'x'};
+	static const uint8_t huge[] = {255, 255, 255, 255, 1, CL_VERSION, 'V', 'B'};
+	static const uint8_t join[] = {64, 0, 0, 0, 5, CL_VERSION, 'V', 'B'}; /* unproved */
 	struct procs w = {.params.hosts = 3};
 	int fds[200];
 
@@ -242,25 +242,32 @@ static void test_strangers(void **state)
 	procs_end(&w);
 }
 
-/* Another version is told so in a frame that every version can read. */
+/* Another version, the one before this too, is told so in a frame that every version can read. */
 static void test_other_version(void **state)
 {
-	static const uint8_t hello[48] = {40, 0, 0, 0, 1, 99, 'V', 'B', 'v', 'b'};
+	static const uint8_t versions[] = {1, 99};
 	struct procs w = {.params.hosts = 2};
-	uint8_t answer[600];
-	ssize_t n = 0, got;
-	int fd;
 
 	procs_begin(&w);
 	procs_start(&w, 0, just_open);
-	fd = knock(&w);
-	assert_int_equal(send(fd, hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
-	while ((got = recv(fd, answer + n, sizeof(answer) - 1 - (size_t)n, 0)) > 0)
-		n += got;
-	answer[n] = '\0';
-	assert_true(n > 9 && answer[4] == 8 && answer[6] == 'V'); /* REFUSE */
-	assert_non_null(strstr((char *)answer + 9, "another version"));
-	close(fd);
+	for (unsigned i = 0; i < sizeof(versions); i++) {
+		uint8_t hello[48] = {40, 0, 0, 0, 1, versions[i], 'V', 'B', 'v', 'b'};
+		uint8_t answer[600];
+		char words[100];
+		ssize_t n = 0, got;
+		int fd = knock(&w);
+
+		assert_int_equal(send(fd, hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
+		while ((got = recv(fd, answer + n, sizeof(answer) - 1 - (size_t)n, 0)) > 0)
+			n += got;
+		answer[n] = '\0';
+		assert_true(n > 9 && answer[4] == 8 && answer[6] == 'V'); /* REFUSE */
+		snprintf(words, sizeof(words),
+			 "speaks version %d of the cluster protocol, the root version %d: use",
+			 versions[i], CL_VERSION);
+		assert_non_null(strstr((char *)answer + 9, words));
+		close(fd);
+	}
 	procs_start(&w, 1, just_open);
 	procs_end(&w);
 }
@@ -524,39 +531,76 @@ struct false_root {
 	ssize_t more; /* bytes that the member sent to who had proved that, or had not */
 };
 
-static void take_frame(int fd, uint8_t *to, size_t payload)
+/* A frame's payload. */
+static size_t take_frame(int fd, uint8_t *to)
 {
-	procs_must(recv(fd, to, CL_HEADER + payload, MSG_WAITALL) ==
-		   (ssize_t)(CL_HEADER + payload));
+	uint8_t header[CL_HEADER];
+	size_t n;
+
+	procs_must(recv(fd, header, sizeof(header), MSG_WAITALL) == CL_HEADER);
+	n = header[0] | (size_t)header[1] << 8;
+	procs_must(n <= CL_PROOF_MAX && recv(fd, to, n, MSG_WAITALL) == (ssize_t)n);
+	return n;
+}
+
+static void say(void *arg, char to[VB_SHAKE_IDENTITY])
+{
+	to[0] = '\0'; /* it is never asked */
+}
+
+static const char *hear(void *arg, const char *said)
+{
+	return NULL;
+}
+
+/* The root's side of TLS, with one key or another: what it has to say to the member's first message. */
+static void answer(const struct false_root *r, const void *hello, size_t n, struct vb_buf *out)
+{
+	static const struct vb_shake_who who = {.say = say, .hear = hear};
+	struct vb_cluster_key key;
+	uint8_t psk[VB_SEAL_KEY];
+	struct vb_buf in = {0};
+	struct ssl_ctx_st *context = vb_shake_context();
+	struct vb_shake *s;
+	const char *why;
+
+	procs_must(auth_key_load(&key, r->proof == OTHER_KEY ? key_b : key_a) == 0);
+	auth_psk(&key, psk);
+	procs_must(context != NULL);
+	s = vb_shake_new(context, psk, true, &who, NULL);
+	procs_must(s != NULL && vb_buf_add(&in, hello, n));
+	procs_must(vb_shake_step(s, &in, out, &why) == (r->proof == OTHER_KEY ? -EACCES : 0));
+	procs_must(vb_buf_bytes(out) > 0);
+	vb_shake_free(s);
+	vb_shake_context_free(context);
+	vb_buf_free(&in);
 }
 
 /* Speaks the protocol, to the end of the handshake. */
 static void *false_root(void *arg)
 {
 	struct false_root *r = arg;
-	uint8_t frame[CL_CONTROL_MAX], proof[CL_HEADER + CL_MAC];
+	uint8_t frame[CL_CONTROL_MAX], proof[CL_PROOF_MAX];
 	int fd = accept(r->w->listening, NULL, NULL);
-	struct auth_transcript t;
-	struct vb_cluster_key key;
+	struct vb_buf out = {0};
 	size_t n;
 
 	procs_must(fd >= 0);
-	take_frame(fd, frame, CL_HELLO_SIZE);
-	memcpy(t.hello, frame + CL_HEADER, CL_HELLO_SIZE);
-	auth_draw(t.challenge, sizeof(t.challenge));
-	n = cl_put_bytes(frame, CL_CHALLENGE, t.challenge, sizeof(t.challenge));
+	(void)take_frame(fd, frame);
+	n = cl_put_mode(frame, VB_SEAL_PLAIN);
 	procs_must(send(fd, frame, n, MSG_NOSIGNAL) == (ssize_t)n);
-	take_frame(fd, proof, CL_MAC);
-	procs_must(auth_key_load(&key, r->proof == OTHER_KEY ? key_b : key_a) == 0);
-	auth_mac(&key, AUTH_ROOT, &t, frame);
-	if (r->proof == CHANCE)
-		auth_draw(frame, CL_MAC);
-	if (r->proof == REFLECTED)
-		memcpy(frame, proof + CL_HEADER, CL_MAC);
-	memcpy(proof, frame, CL_MAC);
+	n = take_frame(fd, proof);
+	answer(r, proof, n, &out);
+	if (r->proof == CHANCE) {
+		auth_draw(proof, n);
+	} else if (r->proof != REFLECTED) {
+		n = vb_buf_bytes(&out);
+		memcpy(proof, out.at + out.begin, n);
+	}
+	vb_buf_free(&out);
 	n = r->proof == NONE      ? cl_put_ping(frame, 1)
 	    : r->proof == REFUSAL ? cl_put_refuse(frame, -EBUSY, "come back later")
-				  : cl_put_bytes(frame, CL_PROOF_ROOT, proof, CL_MAC);
+				  : cl_put_bytes(frame, CL_PROOF_ROOT, proof, (uint32_t)n);
 	procs_must(send(fd, frame, n, MSG_NOSIGNAL) == (ssize_t)n);
 	r->more = recv(fd, frame, sizeof(frame), 0);
 	close(fd);
@@ -617,6 +661,7 @@ static void test_parameters(void **state)
 		{.hosts = 2, .role = VB_CLUSTER_ROOT, .rank = 1},
 		{.hosts = 1, .role = VB_CLUSTER_MEMBER},
 		{.hosts = 2, .silence_ns = 1},
+		{.hosts = 2, .seal = VB_CLUSTER_SEAL_NEVER_ON_A_TRUSTED_NETWORK + 1},
 		{.hosts = 2, .timeout_ns = UINT64_MAX},
 		{.hosts = 2, .config = config},
 		{.hosts = 2, .meet = ""},

@@ -71,10 +71,11 @@ int vb_bench_group_plan(struct vb_bench_cluster_opts *o)
 int vb_bench_group_unwanted(const struct vb_bench_cluster_opts *o)
 {
 	if (o->join != NULL || o->hosts != NULL || o->rank != NULL || o->bind != NULL ||
-	    o->auth_key_file != NULL)
-		return vb_fail(-EINVAL, "--join, --hosts, --rank, --bind and --auth-key-file are "
-					"for processes that start together, on --fabric "
-					"tcp, ucx and verbs");
+	    o->auth_key_file != NULL || o->seal != VB_CLUSTER_SEAL_AUTO)
+		return vb_fail(-EINVAL,
+			       "--join, --hosts, --rank, --bind, --auth-key-file and --seal "
+			       "are for processes that start together, on --fabric "
+			       "tcp, ucx and verbs");
 	return 0;
 }
 
@@ -253,6 +254,7 @@ int vb_bench_group_meet(const struct vb_bench_cluster_opts *o, const char *confi
 		.config = config,
 		.timeout_ns = o->patience_ns,
 		.silence_ns = o->silence_ns,
+		.seal = (enum vb_cluster_seal)o->seal,
 	};
 	int err;
 

@@ -13,6 +13,7 @@
 #include "fabric/sim/sim.h"
 #include "lab/bench/engine/group.h"
 #include "lab/host.h"
+#include "seal/seal.h"
 
 #define SEC  1000000000ull
 #define HOUR (3600 * SEC)
@@ -36,6 +37,9 @@ static const struct vb_opt cluster_table[] = {
 	VB_OPT_STRING(O, auth_key_file, "auth-key-file", "FILE", NULL,
 		      "a secret of 32 to 4096 bytes that all processes share, readable by its "
 		      "owner only; needed for any address beyond loopback"),
+	VB_OPT_CHOICE(O, seal, "seal", VB_SEALING_NAMES, "auto",
+		      "whether what they say when they meet is encrypted and authenticated; auto: "
+		      "beyond loopback (the fabric tcp has an option seal of its own)"),
 	VB_OPT_TIME(O, patience_ns, "patience", "30s", 1000000, 3600 * SEC,
 		    "how long processes wait for each other before the missing ones are named"),
 	VB_OPT_TIME(O, silence_ns, "silence", "3s", 10000000, 3600 * SEC,

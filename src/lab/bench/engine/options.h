@@ -25,6 +25,7 @@ struct vb_bench_cluster_opts {
 	uint64_t procs; /* each benchmark has --procs in a table of its own */
 	const char *join, *hosts, *rank, *bind, *auth_key_file;
 	uint64_t patience_ns, silence_ns;
+	int seal;      /* enum vb_cluster_seal */
 	bool launched; /* by mpirun or srun, which knows ranks and number */
 };
 
