@@ -10,17 +10,21 @@
 #define MEANINGLESS_AGAIN_NS 10000000000ull
 
 /* A line in ten seconds at most: whoever sends one may send many. */
-static void means_nothing(struct net_fabric *f, uint32_t from_host, size_t bytes)
+static void means_nothing(struct net_fabric *f, uint32_t from_host, const void *data, size_t bytes)
 {
+	char version[16] = "none";
 	uint64_t now = vb_clock_gettime_ns();
 
 	f->core->meaningless++;
 	if (now < f->core->meaningless_again_ns)
 		return;
 	f->core->meaningless_again_ns = now + MEANINGLESS_AGAIN_NS;
-	vb_warn("process %u sent a control message of %zu bytes that means nothing; dropped, the "
-		"%" PRIu64 "th such",
-		from_host, bytes, f->core->meaningless);
+	if (bytes >= 2)
+		snprintf(version, sizeof(version), "%u", ((const uint8_t *)data)[1]);
+	vb_warn("process %u sent a control message of %zu bytes (version %s, ours is %d) that "
+		"means "
+		"nothing; dropped, the %" PRIu64 "th such",
+		from_host, bytes, version, CONTROL_VERSION, f->core->meaningless);
 }
 
 void net_control_came(struct net_fabric *f, uint32_t from_host, const void *data, size_t bytes)
@@ -30,5 +34,5 @@ void net_control_came(struct net_fabric *f, uint32_t from_host, const void *data
 	if (!ours || !(net_region_control(f, from_host, data, bytes) ||
 		       net_hold_control(f, from_host, data, bytes) ||
 		       (f->elastic != NULL && net_elastic_control(f, from_host, data, bytes))))
-		means_nothing(f, from_host, bytes);
+		means_nothing(f, from_host, data, bytes);
 }

@@ -16,6 +16,7 @@
 #define CLOCK_UNKNOWN 3600000000000ull
 #define CLOCK_DRIFT   1000 /* what of two clocks may go apart: a part in so many */
 
+/* Whatever its version, a card has it in the first byte, and the text `verbena` where it is. */
 struct card {
 	uint8_t version, client;
 	uint16_t nodes;
@@ -184,11 +185,24 @@ static const char *take_shape(struct net_fabric *f, const struct card *c)
 	return NULL;
 }
 
+/* What a peer calls itself is its own text. */
+static const char *say_versions(struct net_elastic *e, const struct card *c)
+{
+	char theirs[sizeof(c->verbena) + 1] = "";
+
+	for (size_t i = 0; i < sizeof(c->verbena) && c->verbena[i] != '\0'; i++)
+		theirs[i] = c->verbena[i] > ' ' && c->verbena[i] <= '~' ? c->verbena[i] : '?';
+	snprintf(e->other, sizeof(e->other),
+		 "it is another version of Verbena, %s (card %u), and this is " VB_VERSION
+		 " (card %d)",
+		 theirs, c->version, CARD_VERSION);
+	return e->other;
+}
+
 static const char *compare(struct net_fabric *f, uint32_t host, const struct card *c)
 {
-	if (c->version != CARD_VERSION || memchr(c->verbena, '\0', sizeof(c->verbena)) == NULL ||
-	    strcmp(c->verbena, VB_VERSION) != 0)
-		return "it is another version of Verbena";
+	if (c->version != CARD_VERSION || strncmp(c->verbena, VB_VERSION, sizeof(c->verbena)) != 0)
+		return say_versions(f->elastic, c);
 	if (c->servers != f->hosts)
 		return "it names another number of servers";
 	if (c->client != (host >= f->hosts))
@@ -250,12 +264,12 @@ static const char *changed(struct net_fabric *f, uint32_t host, const struct car
 const char *net_elastic_greeted(struct net_fabric *f, uint32_t host, const void *card, size_t bytes)
 {
 	const char *why = "it brings no card";
-	struct card c;
+	struct card c = {0};
 	uint64_t now;
 
-	if (bytes == sizeof(c)) {
-		memcpy(&c, card, sizeof(c));
-		why = compare(f, host, &c);
+	if (bytes > 0) {
+		memcpy(&c, card, bytes < sizeof(c) ? bytes : sizeof(c));
+		why = bytes == sizeof(c) ? compare(f, host, &c) : say_versions(f->elastic, &c);
 	}
 	if (why == NULL && net_later_heard_of_us(f, c.known))
 		why = "another one has begun in the place of this server";

@@ -560,6 +560,9 @@ static void test_frames(void **state)
 	am_header_put(bytes, &h);
 	breaks(&w, bytes, sizeof(bytes), "it speaks for another host");
 	h.host = 0;
+	am_header_put(bytes, &h);
+	bytes[4]++; /* its version */
+	breaks(&w, bytes, sizeof(bytes), "another version of the format");
 	h.bytes = AM_BODY_MAX + 1;
 	am_header_put(bytes, &h);
 	breaks(&w, bytes, sizeof(bytes), "longer than a message may be");
