@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #define VB_LOG_ROOM "test"
+#include <netinet/tcp.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <sys/epoll.h>
@@ -588,6 +589,41 @@ static void test_sealed(void **state)
 	end(&w);
 }
 
+/* ---- what it asks of the kernel ---- */
+
+static int option_of(int fd, int level, int name)
+{
+	socklen_t len = sizeof(int);
+	int value = -1;
+
+	assert_int_equal(getsockopt(fd, level, name, &value, &len), 0);
+	return value;
+}
+
+/* Who vanishes is found out by the kernel, at the end that was called and at the one that called, within `silence`. */
+static void test_tuned(void **state)
+{
+	unsigned called = 0, calling = 0;
+	struct world w;
+
+	begin(&w, ",silence=7s");
+	works(&w);
+	vb_list_for_each (it, &w.t->conns) {
+		const struct tcp_conn *c = vb_container_of(it, struct tcp_conn, link);
+
+		called += c->accepted;
+		calling += !c->accepted;
+		assert_int_equal(option_of(c->fd, IPPROTO_TCP, TCP_NODELAY), 1);
+		assert_int_equal(option_of(c->fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+		assert_int_equal(option_of(c->fd, IPPROTO_TCP, TCP_KEEPIDLE), 7);
+		assert_int_equal(option_of(c->fd, IPPROTO_TCP, TCP_KEEPINTVL), 1);
+		assert_int_equal(option_of(c->fd, IPPROTO_TCP, TCP_KEEPCNT), 2);
+		assert_int_equal(option_of(c->fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 8000);
+	}
+	assert_true(called == 1 && calling == 1);
+	end(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -596,7 +632,7 @@ int main(void)
 		cmocka_unit_test(test_replay),    cmocka_unit_test(test_impostors),
 		cmocka_unit_test(test_busy),      cmocka_unit_test(test_forked),
 		cmocka_unit_test(test_unread),    cmocka_unit_test(test_frames),
-		cmocka_unit_test(test_sealed),
+		cmocka_unit_test(test_sealed),    cmocka_unit_test(test_tuned),
 	};
 
 	setenv("VERBENA_LOG", LEVELS, 1);
