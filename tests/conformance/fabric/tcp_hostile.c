@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 
 #include "base/log.h"
+#include "beyond.h"
 #include "child.h"
 #include "fabric/tcp/inner.h"
 
@@ -589,7 +590,7 @@ static void test_sealed(void **state)
 	end(&w);
 }
 
-/* ---- what it asks of the kernel ---- */
+/* ---- what it asks of the kernel, and what it leaves plain ---- */
 
 static int option_of(int fd, int level, int name)
 {
@@ -624,6 +625,37 @@ static void test_tuned(void **state)
 	end(&w);
 }
 
+/* Beyond loopback frames are sealed unless that is asked away, which is said. */
+static void test_plain(void **state)
+{
+	static const char warning[] =
+		"frames are neither encrypted nor authenticated (option seal)";
+	static const uint8_t zeros[AM_HEADER];
+	char address[INET_ADDRSTRLEN], more[96], said[512] = "";
+	struct world w;
+
+	if (!beyond_loopback(address)) {
+		print_message("this machine has no address but loopback's\n");
+		skip();
+	}
+	assert_int_equal(vb_log_levels("warn"), 0);
+	for (unsigned plain = 0; plain < 2; plain++) {
+		snprintf(more, sizeof(more), ",bind=%s%s", address,
+			 plain ? ",seal=" VB_SEALING_NEVER_NAME : "");
+		vb_log_capture_begin(said, sizeof(said));
+		begin(&w, more);
+		vb_log_capture_end();
+		assert_int_equal(strstr(said, warning) != NULL, plain);
+		assert_int_equal(sending(&w)->seal == NULL, plain);
+		/* What is read as a message is not opened first. */
+		breaks(&w, zeros, sizeof(zeros),
+		       plain ? "not a message of ours"
+			     : "a frame is not as the other end has sealed it");
+		end(&w);
+	}
+	assert_int_equal(vb_log_levels(LEVELS), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -633,6 +665,7 @@ int main(void)
 		cmocka_unit_test(test_busy),      cmocka_unit_test(test_forked),
 		cmocka_unit_test(test_unread),    cmocka_unit_test(test_frames),
 		cmocka_unit_test(test_sealed),    cmocka_unit_test(test_tuned),
+		cmocka_unit_test(test_plain),
 	};
 
 	setenv("VERBENA_LOG", LEVELS, 1);
