@@ -29,6 +29,13 @@ struct sim_ep *sim_find_peer(const struct sim *s, vb_peer peer)
 		       : NULL;
 }
 
+bool sim_between_clients(const struct sim_ep *from, vb_peer to)
+{
+	const struct sim_ep *ep = sim_find_peer(from->sim, to);
+
+	return !from->server && ep != NULL && !ep->server;
+}
+
 static bool inbox_room(struct sim_ep *ep)
 {
 	uint32_t size = 2 * ep->inbox_size;
@@ -88,5 +95,7 @@ int sim_recv(struct vb_ep *vep, struct vb_msg *out)
 	*out = ep->inbox[ep->inbox_head];
 	ep->inbox_head = (ep->inbox_head + 1) & (ep->inbox_size - 1);
 	ep->inbox_n--;
+	if (vb_unlikely(ep->sim->p.recv_ns != 0) && sim_between_clients(ep, out->from))
+		ep->cpu_free_ns[0] = sim_max(ep->cpu_free_ns[0], now) + ep->sim->p.recv_ns;
 	return 0;
 }

@@ -111,6 +111,16 @@ static bool take_off(struct sim *s, struct sim_op *op)
 	return true;
 }
 
+/* A client's connection for messages leads to one other client at a time. */
+static uint64_t connect_first(struct sim *s, struct sim_op *op)
+{
+	if (!sim_message(op) || op->ep->connected == op->t.peer ||
+	    !sim_between_clients(op->ep, op->t.peer))
+		return 0;
+	op->ep->connected = op->t.peer;
+	return s->p.connect_ns;
+}
+
 static void submit(struct sim *s, struct sim_op *op, uint64_t at)
 {
 	struct sim_nic *nic = &s->nics[op->src];
@@ -126,6 +136,8 @@ static void submit(struct sim *s, struct sim_op *op, uint64_t at)
 	if (vb_unlikely(s->p.answer_byte_ps != 0))
 		at = sim_max(at, through_link(&nic->out_link_ps, bell + lines,
 					      wire_ps(s->p.answer_byte_ps, request_bytes(op))));
+	if (vb_unlikely(s->p.connect_ns != 0))
+		at += connect_first(s, op);
 	arrive = at + s->p.one_way_ns;
 	if (vb_unlikely(s->faulty))
 		arrive = sim_fault_wire(s, op->src, op->dst, at) + op->delay_ns;
@@ -552,9 +564,38 @@ static void hand_out(struct sim *s, struct sim_op *op)
 	trace(s, op);
 }
 
+/* The card has it and acknowledges it; its receiver has it later, as an operation of its own.  False:
+ * it is not such a message. */
+static bool is_heard_later(struct sim *s, const struct sim_op *op)
+{
+	struct sim_op *m;
+
+	if (!sim_between_clients(op->ep, op->t.peer))
+		return false;
+	m = sim_op_get(s, op->ep);
+	if (m == NULL)
+		return false;
+	m->t = op->t;
+	m->u.msg = op->u.msg;
+	m->flow = NULL;
+	m->src = op->src;
+	m->dst = op->dst;
+	m->fate = 0;
+	sim_at(s, m, SIM_HEAR, sim_now(s) + s->p.hear_ns);
+	return true;
+}
+
+static void hear(struct sim *s, struct sim_op *op)
+{
+	if (vb_likely(!(op->fate & SIM_NEVER)))
+		hand_out(s, op);
+	finish(s, op);
+}
+
 static void deliver(struct sim *s, struct sim_op *op)
 {
-	hand_out(s, op);
+	if (vb_likely(s->p.hear_ns == 0) || !is_heard_later(s, op))
+		hand_out(s, op);
 	answer(s, op);
 }
 
@@ -671,6 +712,9 @@ static void on_event(struct vb_timer *timer)
 		break;
 	case SIM_RETURN:
 		come_back(s, op);
+		break;
+	case SIM_HEAR:
+		hear(s, op);
 		break;
 	case SIM_COMPLETE:
 		complete(s, op);

@@ -53,6 +53,7 @@ enum sim_stage {
 	SIM_DELIVER,
 	SIM_LEAVE,  /* the answer is ready for its link; only where answers take wire time */
 	SIM_RETURN, /* ... and is at its client's port; only where ports do */
+	SIM_HEAR,   /* of a message of its own: its receiver has it at last; only where that takes time */
 	SIM_COMPLETE
 };
 
@@ -152,6 +153,7 @@ struct sim_ep {
 	uint64_t posted; /* verbs, for a chooser */
 	unsigned cpu;    /* the one that works on the latest message */
 	uint64_t cpu_free_ns[SIM_HANDLERS_MAX];
+	vb_peer connected; /* to whom its latest message to a client went */
 	uint64_t wander_ns, wander_period_ns,
 		wander_phase_ns;   /* of the common time as it knows it */
 	struct vb_timer cpu_timer; /* a server's CPU becomes free while messages wait */
@@ -283,6 +285,8 @@ static inline uint64_t sim_lines_ns(const struct sim *s, uint32_t len)
 void sim_ep_free(struct sim_ep *ep);
 /* The living endpoint of that name, or NULL. */
 struct sim_ep *sim_find_peer(const struct sim *s, vb_peer peer);
+/* A message from a client to a client: neither of them is a server. */
+bool sim_between_clients(const struct sim_ep *from, vb_peer to);
 /* False: there is no room, nor will there be. */
 bool sim_inbox_put(struct sim_ep *ep, const struct vb_msg *msg);
 int sim_recv(struct vb_ep *ep, struct vb_msg *out);

@@ -16,6 +16,11 @@
 		.name = #field, .effect = called, .what = is,                                      \
 		.offset = offsetof(struct vb_sim_profile, field), .bytes = sizeof(uint64_t)        \
 	}
+#define EFFECT_FLAG(field, called, is)                                                             \
+	{                                                                                          \
+		.name = #field, .effect = called, .what = is,                                      \
+		.offset = offsetof(struct vb_sim_profile, field), .bytes = sizeof(bool)            \
+	}
 #define FLAG(field)                                                                                \
 	{                                                                                          \
 		.name = #field, .offset = offsetof(struct vb_sim_profile, field),                  \
@@ -43,6 +48,12 @@ const struct vb_sim_param vb_sim_params[] = {
 	       "what a node answers leaves byte by byte, by the link that its requests use"),
 	EFFECT(port_byte_ps, "port-wire",
 	       "what comes to a node comes byte by byte, by its one link"),
+	EFFECT(connect_ns, "messages",
+	       "a client's connection goes to one other at a time, and has to be made anew"),
+	EFFECT(hear_ns, "messages", "a client has a message later than its card does"),
+	EFFECT(recv_ns, "messages", "... and gives the card another buffer for the next one"),
+	EFFECT_FLAG(send_waits, "messages",
+		    "a client that sends one stands still until it is there"),
 	FLAG(masked64),
 	FLAG(masked128),
 };
@@ -81,10 +92,21 @@ const struct vb_sim_source *vb_sim_source_of(const struct vb_sim_profile *p, con
 	return vb_sim_source_of(vb_sim_profile_find(p->like), param);
 }
 
+bool vb_sim_has_effect(const struct vb_sim_profile *p, const char *effect)
+{
+	for (unsigned i = 0; i < vb_sim_param_count; i++)
+		if (vb_sim_params[i].effect != NULL &&
+		    strcmp(vb_sim_params[i].effect, effect) == 0 &&
+		    vb_sim_value(p, &vb_sim_params[i]) != 0)
+			return true;
+	return false;
+}
+
 static int switch_off(struct vb_sim_profile *p, const char *effect, size_t len)
 {
 	const char *names[VB_ARRAY_SIZE(vb_sim_params)];
 	char word[VB_HINT_BYTES], hint[VB_HINT_BYTES];
+	bool was_on = false;
 	size_t n = 0;
 
 	for (unsigned i = 0; i < vb_sim_param_count; i++) {
@@ -96,8 +118,10 @@ static int switch_off(struct vb_sim_profile *p, const char *effect, size_t len)
 		if (strlen(param->effect) != len || strncmp(param->effect, effect, len) != 0)
 			continue;
 		memset((char *)p + param->offset, 0, param->bytes);
-		return 0;
+		was_on = true;
 	}
+	if (was_on)
+		return 0;
 	snprintf(word, sizeof(word), "%.*s", (int)sim_min(len, sizeof(word) - 1), effect);
 	return vb_fail(-EINVAL,
 		       "without: profile '%s' has no effect '%s' that is on%s; `verbena list` "

@@ -47,6 +47,30 @@ static void launch(struct sim *s, struct sim_op *op, const struct vb_verb *v, ui
 		sim_at(s, op, SIM_DOORBELL, bell);
 }
 
+/* What a client waits for besides: messages of which it did not ask to be told. */
+struct told {
+	struct vb_batch batch;
+	struct vb_verb verb; /* has what comes of them, which nobody looks at */
+};
+
+static void tell_too(struct sim_op *op, struct told *told)
+{
+	if (op->batch != NULL || !sim_message(op) || !sim_between_clients(op->ep, op->t.peer))
+		return;
+	op->verb = &told->verb;
+	op->batch = &told->batch;
+	told->batch.pending++;
+}
+
+static void wait_for(struct sim_ep *ep, struct told *told)
+{
+	told->batch.waiter = vb_task_self();
+	while (told->batch.pending > 0)
+		(void)vb_task_suspend_uninterruptible(VB_FOREVER);
+	if (vb_unlikely(ep->dead))
+		vb_task_die();
+}
+
 int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 {
 	struct sim_ep *ep = sim_ep_of(vep);
@@ -54,6 +78,7 @@ int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 	const struct sim_op *early = NULL;
 	struct sim_luck luck = {0};
 	bool posted = false;
+	struct told told;
 	uint64_t bell;
 
 	if (vb_unlikely(ep->dead))
@@ -70,7 +95,7 @@ int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 		vb_task_die();
 	}
 	bell = ring(ep, sim_now(s));
-	batch->pending = 0;
+	batch->pending = told.batch.pending = 0;
 	for (unsigned i = 0; i < batch->n; i++) {
 		struct vb_verb *v = &batch->verbs[i];
 		struct sim_op *op;
@@ -78,6 +103,8 @@ int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 		v->status = sim_op_make(ep, batch, v, &op);
 		if (vb_unlikely(v->status != 0))
 			continue;
+		if (vb_unlikely(s->p.send_waits))
+			tell_too(op, &told);
 		if (vb_unlikely(luck.dies_after)) {
 			op->verb = NULL;
 			op->batch = NULL;
@@ -94,5 +121,7 @@ int sim_post(struct vb_ep *vep, struct vb_batch *batch)
 		sim_ep_die(ep);
 		vb_task_die();
 	}
+	if (vb_unlikely(told.batch.pending > 0))
+		wait_for(ep, &told);
 	return posted ? 1 : 0;
 }

@@ -22,6 +22,9 @@
 	.inbound_ns = 38, .outbound_ns = 45, .handler_ns = 200, .line_ns = 9,                      \
 	.verb_bound_ns = 1000000
 
+/* Of clients that have a dynamic connection (DC) each for messages: from Connect-IB on. */
+#define DC .connect_ns = 1000, .hear_ns = 2660, .recv_ns = 90, .send_waits = true
+
 #define EDR .answer_byte_ps = 80, .port_byte_ps = 80
 #define FDR .answer_byte_ps = 147, .port_byte_ps = 147
 
@@ -80,13 +83,15 @@ const struct vb_sim_profile vb_sim_profiles[] = {
 	/* ---- from here on: not drawn (VB_SIM_PROFILES_DRAWN) ---- */
 	{
 		.name = "cx5-card",
-		.summary = "cx5 with the card's atomics unit and links",
-		.sources = "cx5's; ShiftLock's artifact (34.6 M/s atomics a card); EDR's rate",
+		.summary = "cx5 with the card's atomics unit, links and messages",
+		.sources = "cx5's; ShiftLock's artifact (34.6 M/s atomics a card; MCS's "
+			   "handover of 4.6 us) and section 3.2 (connections); EDR's rate",
 		.own = sim_sources_cx5_card,
 		.like = "cx5",
 		CX5,
 		.atomics_unit_ns = 29,
 		EDR,
+		DC,
 		.masked64 = true,
 		.masked128 = true,
 	},
@@ -98,6 +103,7 @@ const struct vb_sim_profile vb_sim_profiles[] = {
 		CX5,
 		.atomics_unit_ns = 29,
 		EDR,
+		DC,
 		.masked64 = true,
 		.masked128 = true,
 	},

@@ -184,6 +184,11 @@ struct vb_sim_profile {
 	uint64_t atomics_unit_ns; /* between two atomics of one NIC, whatever their words */
 	uint64_t answer_byte_ps;  /* of what a node answers, on its outgoing link */
 	uint64_t port_byte_ps;    /* of what comes to a node, on its incoming link */
+	/* ... of messages from client to client. */
+	uint64_t connect_ns; /* until it can leave for another client than the one before */
+	uint64_t hear_ns;    /* from when it is there, and acknowledged, until its receiver has it */
+	uint64_t recv_ns;    /* CPU of the receiver: another buffer for the next one */
+	bool send_waits;     /* whoever sends it stands still until it is acknowledged */
 	bool masked64, masked128;
 };
 
@@ -209,8 +214,10 @@ struct vb_sim_source {
 
 struct vb_sim_param {
 	const char *name;   /* with its unit, as the field's */
-	const char *effect; /* by this name it can be switched off; NULL: it is not an effect */
-	const char *what;   /* of an effect */
+	/* By this name it can be switched off, and with it others of the same name; NULL: it is not of
+	 * an effect. */
+	const char *effect;
+	const char *what; /* it does there */
 	size_t offset;
 	size_t bytes; /* of the field: 8, or 1 of a flag */
 };
@@ -221,6 +228,7 @@ uint64_t vb_sim_value(const struct vb_sim_profile *p, const struct vb_sim_param 
 /* NULL: there is none, which is a mistake in sources.c. */
 const struct vb_sim_source *vb_sim_source_of(const struct vb_sim_profile *p, const char *param);
 const struct vb_sim_profile *vb_sim_profile_find(const char *name); /* or NULL */
+bool vb_sim_has_effect(const struct vb_sim_profile *p, const char *effect);
 /* Switches effects off, NAME+NAME...; -EINVAL, said, where the profile does not have one. */
 int vb_sim_without(struct vb_sim_profile *p, const char *effects);
 

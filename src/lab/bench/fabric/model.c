@@ -25,7 +25,7 @@
 
 enum scene {
 	ALONE,    /* one client, one verb, nothing in its way: us */
-	MESSAGE,  /* from one client's SEND until the other one has it: us */
+	MESSAGE,  /* from client to client to client, each sends when it has heard: us a hop */
 	TO_ONE,   /* all clients, on four nodes, to the fifth */
 	FROM_ONE, /* all clients on one node, to the four others */
 };
@@ -41,7 +41,9 @@ static const struct measure {
 	[VB_MODEL_WRITE] = {"WRITE of 64 B", "us", ALONE, VB_OP_WRITE, 64, 0, NULL},
 	[VB_MODEL_CAS] = {"CAS", "us", ALONE, VB_OP_CAS64, 0, 0, NULL},
 	[VB_MODEL_WIDE] = {"16-byte atomic", "us", ALONE, VB_OP_MFAA128, 0, 0, NULL},
-	[VB_MODEL_HANDOVER] = {"handover, client to client", "us", MESSAGE, VB_OP_SEND, 0, 0, NULL},
+	[VB_MODEL_SEND] = {"SEND, waited for", "us", ALONE, VB_OP_SEND, 0, 0, NULL},
+	[VB_MODEL_HANDOVER] = {"handover, client to client", "us", MESSAGE, VB_OP_SEND, 0, 0,
+			       "messages"},
 	[VB_MODEL_WORD] = {"atomics on one word", "M/s", TO_ONE, VB_OP_FAA64, 0, 0, NULL},
 	[VB_MODEL_WIDE_WORD] = {"16-byte atomics on one", "M/s", TO_ONE, VB_OP_MFAA128, 0, 0, NULL},
 	[VB_MODEL_WORDS] = {"atomics on many words", "M/s", TO_ONE, VB_OP_FAA64, 0, MANY_WORDS,
@@ -125,31 +127,58 @@ static int measure_crowd(struct vb_fabric *f, const struct measure *m, double *n
 	return err;
 }
 
-static int measure_one(struct vb_fabric *f, const struct measure *m, double *ns)
+static int hand_over(struct vb_ep *from, struct vb_ep *to)
+{
+	const struct vb_msg msg = {.tag = 1};
+	struct vb_msg got;
+	int err = vb_send(from, to->self, &msg);
+
+	while (err == 0 && vb_ep_recv(to, &got) != 0)
+		err = vb_ep_wait(to, VB_FOREVER);
+	return err;
+}
+
+/* The first hop sets out from a client that has heard nothing. */
+static int measure_hops(struct vb_ep **ep, unsigned n, double *ns)
+{
+	int err = hand_over(ep[0], ep[1]);
+	uint64_t start = vb_ep_now(ep[1]);
+
+	for (unsigned i = 1; i + 1 < n && err == 0; i++)
+		err = hand_over(ep[i], ep[i + 1]);
+	*ns = (double)(vb_ep_now(ep[1]) - start) / (n - 2);
+	return err;
+}
+
+static int measure_alone(struct vb_ep *ep, const struct vb_ep *to, const struct measure *m,
+			 double *ns)
 {
 	struct vb_verb v = verb_of(m, vb_addr_make(0, FIRST));
-	struct vb_msg msg = {.tag = 1}, got;
-	struct vb_ep *ep = NULL, *to = NULL;
-	int err = vb_ep_open(f, 1, &ep);
-	uint64_t start;
+	const struct vb_msg msg = {.tag = 1};
+	uint64_t start = vb_ep_now(ep);
+	int err;
 
-	if (err == 0)
-		err = vb_ep_open(f, 0, &to);
-	if (err != 0) {
-		vb_ep_close(ep);
-		return err;
-	}
-	start = vb_ep_now(ep);
-	if (m->scene == ALONE) {
-		err = vb_verb_run(ep, &v);
-	} else {
-		err = vb_send(ep, to->self, &msg);
-		while (err == 0 && vb_ep_recv(to, &got) != 0)
-			err = vb_ep_wait(to, VB_FOREVER);
-	}
+	v.peer = to->self;
+	v.msg = &msg;
+	err = vb_verb_run(ep, &v);
 	*ns = (double)(vb_ep_now(ep) - start);
-	vb_ep_close(to);
-	vb_ep_close(ep);
+	return err;
+}
+
+/* With a client on each node. */
+static int measure_few(struct vb_fabric *f, const struct measure *m, double *ns)
+{
+	struct vb_ep *ep[1 + OTHERS] = {NULL};
+	int err = 0;
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ep) && err == 0; i++)
+		err = vb_ep_open(f, (uint16_t)i, &ep[i]);
+	if (err == 0 && m->scene == ALONE)
+		err = measure_alone(ep[1], ep[0], m, ns);
+	else if (err == 0)
+		err = measure_hops(ep, VB_ARRAY_SIZE(ep), ns);
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(ep); i++)
+		vb_ep_close(ep[i]);
 	return err;
 }
 
@@ -176,7 +205,7 @@ static int measure(const struct vb_sim_profile *p, const struct measure *m, cons
 	if (err)
 		return err;
 	if (m->scene == ALONE || m->scene == MESSAGE)
-		err = measure_one(f, m, &ns);
+		err = measure_few(f, m, &ns);
 	else
 		err = measure_crowd(f, m, &ns);
 	vb_fabric_close(f);
@@ -194,14 +223,6 @@ static int measure(const struct vb_sim_profile *p, const struct measure *m, cons
 }
 
 /* ---- the section ---- */
-
-static bool has_effect(const struct vb_sim_profile *p, const char *effect)
-{
-	for (unsigned i = 0; i < vb_sim_param_count && effect != NULL; i++)
-		if (vb_sim_params[i].effect != NULL && strcmp(vb_sim_params[i].effect, effect) == 0)
-			return vb_sim_value(p, &vb_sim_params[i]) != 0;
-	return false;
-}
 
 static void add(struct vb_floor *f, const struct vb_sim_profile *p, const struct measure *m,
 		double value, const struct vb_published *beside)
@@ -224,7 +245,7 @@ static int one_measure(struct vb_floor *f, const struct vb_sim_profile *p, enum 
 	do
 		add(f, p, m, value, beside);
 	while (beside != NULL && (beside = vb_published_next(beside, p->name, what)) != NULL);
-	if (!has_effect(p, m->effect))
+	if (m->effect == NULL || !vb_sim_has_effect(p, m->effect))
 		return 0;
 	err = measure(p, m, m->effect, f->o.seed, &without);
 	if (err)

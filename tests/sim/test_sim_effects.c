@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The effects of the profiles that have some (doc/model.md): as fast as the parameter says, and off as without. */
+#include <stdio.h>
+
+#include "model_test.h"
+
+#define CX3_NONE "without=atomics-unit+answer-wire+port-wire"
+#define NONE     CX3_NONE "+messages"
+
+/* Within two per cent above, for filling and draining. */
+#define assert_rate(ps, want) assert_in_range(ps, want, (want)*102 / 100 + 1)
+
+static void test_one_unit_takes_up_a_cards_atomics(void **state)
+{
+	const struct vb_sim_profile *cx5 = profile_named("cx5-card"),
+				    *cx3 = profile_named("cx3-card");
+
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_FAA64, 8, 0, false),
+		    1000 * cx5->atomics_unit_ns);
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_MFAA128, 16, 0, false),
+		    1000 * cx5->atomics_unit_ns);
+	assert_rate(rate_ps("profile=cx3-card", VB_OP_FAA64, 8, 0, false),
+		    1000 * cx3->atomics_unit_ns);
+	/* The buckets stand beside it. */
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_FAA64, 0, 0, false),
+		    1000 * cx5->word64_busy_ns);
+	/* READs pass by it. */
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_READ, 8, 8, false), 1000 * cx5->inbound_ns);
+	assert_int_equal(rate_ps("profile=cx5-card,without=atomics-unit", VB_OP_FAA64, 8, 0, false),
+			 rate_ps("profile=cx5", VB_OP_FAA64, 8, 0, false));
+	assert_int_equal(rate_ps("profile=cx3-card," CX3_NONE, VB_OP_FAA64, 8, 0, false),
+			 rate_ps("profile=cx3", VB_OP_FAA64, 8, 0, false));
+}
+
+/* A busy word keeps nobody from the unit who wants another one. */
+static void test_a_hot_word_beside_cold_ones(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	struct vb_fabric *f = cluster("profile=cx5-card", 5, 1);
+	struct load l[CLIENTS];
+
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		l[i] = (struct load){.ep = endpoint(f, (uint16_t)(1 + i % 4)),
+				     .a = word(0, i % 2 ? i : 0),
+				     .n = EACH,
+				     .op = VB_OP_FAA64};
+		spawn(hammer, &l[i]);
+	}
+	run_all();
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		if (i % 2)
+			assert_true(l[i].done_ns < 2 * EACH * (path(p) + p->atomic64_ns));
+		else
+			assert_true(l[i].done_ns > EACH * (CLIENTS / 2 - 1) * p->word64_busy_ns);
+		vb_ep_close(l[i].ep);
+	}
+	vb_fabric_close(f);
+}
+
+/* What a link needs for so many bytes, and the heads of their packets. */
+static uint64_t on_wire(uint64_t byte_ps, uint64_t bytes)
+{
+	return byte_ps * (bytes + 30 * ((bytes + 4095) / 4096));
+}
+
+static void test_answers_take_the_wire_of_who_answers(void **state)
+{
+	const struct vb_sim_profile *cx5 = profile_named("cx5-card"),
+				    *cx3 = profile_named("cx3-card");
+
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_READ, 4096, 1024, false),
+		    on_wire(cx5->answer_byte_ps, 1024));
+	assert_rate(rate_ps("profile=cx5-card,without=atomics-unit+port-wire", VB_OP_READ, 4096,
+			    4096, false),
+		    on_wire(cx5->answer_byte_ps, 4096));
+	assert_rate(rate_ps("profile=cx3-card", VB_OP_READ, 4096, 1024, false),
+		    on_wire(cx3->answer_byte_ps, 1024));
+	/* Small ones leave faster than requests come. */
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_READ, 64, 64, false), 1000 * cx5->inbound_ns);
+	/* Off, what a card answers costs no wire, as ever. */
+	assert_int_equal(rate_ps("profile=cx5-card," NONE, VB_OP_READ, 4096, 1024, false),
+			 rate_ps("profile=cx5", VB_OP_READ, 4096, 1024, false));
+	assert_rate(rate_ps("profile=cx5-card,without=answer-wire", VB_OP_READ, 4096, 1024, false),
+		    on_wire(cx5->port_byte_ps, 1024) / 4);
+}
+
+/* Four nodes send to one, or one READs from four: its port has them one after the other. */
+static void test_a_port_takes_what_comes_in_turn(void **state)
+{
+	const struct vb_sim_profile *cx5 = profile_named("cx5-card");
+
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_WRITE, 4096, 4096, false),
+		    on_wire(cx5->port_byte_ps, 4096));
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_READ, 4096, 4096, true),
+		    on_wire(cx5->port_byte_ps, 4096));
+	assert_rate(rate_ps("profile=cx5-card,without=port-wire", VB_OP_READ, 4096, 4096, true),
+		    on_wire(cx5->answer_byte_ps, 4096) / 4);
+	assert_int_equal(rate_ps("profile=cx5-card,without=port-wire+answer-wire", VB_OP_WRITE,
+				 4096, 4096, false),
+			 rate_ps("profile=cx5", VB_OP_WRITE, 4096, 4096, false));
+}
+
+/* Answers leave in the order in which they are ready, each its wire time behind the one before. */
+static void test_answers_stand_in_a_queue(void **state)
+{
+	enum { N = 40, LEN = 1024 };
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	struct vb_fabric *f = cluster("profile=cx5-card", 2, 1);
+	struct vb_ep *ep = endpoint(f, 1);
+	static char buf[N][LEN];
+	struct vb_verb v[N];
+	uint64_t start = now();
+
+	for (unsigned i = 0; i < N; i++)
+		v[i] = (struct vb_verb){.op = VB_OP_READ,
+					.flags = VB_SIGNALLED,
+					.addr = word(0, 0),
+					.buf = buf[i],
+					.len = LEN};
+	assert_int_equal(vb_post_wait(ep, v, N), 0);
+	assert_in_range(now() - start,
+			path(p) + p->read_ns + (LEN - 1) / 64 * p->line_ns +
+				(N - 1) * on_wire(p->answer_byte_ps, LEN) / 1000,
+			path(p) + p->read_ns + (LEN - 1) / 64 * p->line_ns +
+				(N - 1) * on_wire(p->answer_byte_ps, LEN) / 1000 + 2);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+/* What a node sends of its own and what it answers go by one link. */
+static void test_requests_and_answers_share_a_link(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	struct vb_fabric *f = cluster("profile=cx5-card", 5, 1);
+	static char buf[4096];
+	struct load l[CLIENTS];
+
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		uint16_t other = (uint16_t)(1 + i % 4);
+		bool writes = i % 8 < 4;
+
+		l[i] = (struct load){.ep = endpoint(f, writes ? 0 : other),
+				     .a = vb_addr_make(writes ? other : 0, 4096 + 4096 * i),
+				     .n = EACH,
+				     .op = writes ? VB_OP_WRITE : VB_OP_READ,
+				     .len = 4096,
+				     .buf = buf};
+		spawn(hammer, &l[i]);
+	}
+	run_all();
+	assert_rate(now() * 1000 / (CLIENTS * EACH), on_wire(p->answer_byte_ps, 4096));
+	for (unsigned i = 0; i < CLIENTS; i++)
+		vb_ep_close(l[i].ep);
+	vb_fabric_close(f);
+}
+
+/* ---- messages between clients ---- */
+
+/* ns until the message has been acknowledged, or with `unsignalled`, until the client that sent it
+ * goes on. */
+static uint64_t sent(struct vb_ep *ep, struct vb_ep *to, bool unsignalled)
+{
+	struct vb_msg m = {.tag = 1};
+	uint64_t before;
+
+	assert_int_equal(vb_ep_sleep(ep, 100000), 0);
+	before = now();
+	assert_int_equal(unsignalled ? vb_send(ep, to->self, &m) : vb_send_wait(ep, to->self, &m),
+			 0);
+	return now() - before;
+}
+
+/* ns from when a client sends until the other has it. */
+static uint64_t heard(struct vb_ep *ep, struct vb_ep *to)
+{
+	struct vb_msg m = {.tag = 1};
+	uint64_t before;
+
+	assert_int_equal(vb_ep_sleep(ep, 100000), 0);
+	while (vb_ep_recv(to, &m) == 0)
+		;
+	assert_int_equal(vb_ep_sleep(ep, 100000), 0);
+	before = now();
+	assert_int_equal(vb_send(ep, to->self, &m), 0);
+	while (vb_ep_recv(to, &m) != 0)
+		assert_int_equal(vb_ep_wait(to, VB_FOREVER), 0);
+	return now() - before;
+}
+
+static void test_what_a_message_between_clients_costs(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	struct vb_fabric *f = cluster("profile=cx5-card", 3, 1);
+	struct vb_ep *a = endpoint(f, 0), *b = endpoint(f, 1), *c = endpoint(f, 2);
+	uint64_t way = path(p) - p->one_way_ns + p->write_ns, start, o;
+
+	/* A connection first, where the latest was to somebody else; and the client stands still,
+	 * whether it asks to be told or not. */
+	assert_int_equal(sent(a, b, false), path(p) + p->write_ns + p->connect_ns);
+	assert_int_equal(sent(a, b, false), path(p) + p->write_ns);
+	assert_int_equal(sent(a, c, true), path(p) + p->write_ns + p->connect_ns);
+	assert_int_equal(sent(a, c, true), path(p) + p->write_ns);
+	assert_int_equal(sent(c, a, true), path(p) + p->write_ns + p->connect_ns);
+	/* Heard later than it is acknowledged. */
+	assert_int_equal(heard(a, b), way + p->connect_ns + p->hear_ns);
+	assert_int_equal(heard(a, b), way + p->hear_ns);
+	/* Who has heard gives the card a buffer before he does anything else. */
+	start = now();
+	assert_int_equal(vb_faa64(b, word(0, 0), 1, &o), 0);
+	assert_int_equal(now() - start, path(p) + p->atomic64_ns + p->recv_ns);
+	vb_ep_close(c);
+	vb_ep_close(b);
+	vb_ep_close(a);
+	vb_fabric_close(f);
+}
+
+static void test_messages_off_and_of_servers_cost_nothing_more(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	struct vb_fabric *f = cluster("profile=cx5-card,without=messages", 2, 1);
+	struct vb_ep *a = endpoint(f, 0), *b = endpoint(f, 1);
+
+	assert_int_equal(sent(a, b, false), path(p) + p->write_ns);
+	assert_int_equal(sent(a, b, true), 0);
+	assert_int_equal(heard(a, b), path(p) - p->one_way_ns + p->write_ns);
+	vb_ep_close(b);
+	vb_ep_close(a);
+	vb_fabric_close(f);
+	/* Requests, and what answers them. */
+	assert_int_equal(rpc_ns("profile=cx5-card", 64, 10),
+			 rpc_ns("profile=cx5-card,without=messages", 64, 10));
+	assert_int_equal(rpc_ns("profile=cx5-card", 1, 3), rpc_ns("profile=cx5", 1, 3));
+}
+
+/* Whom a message is for may be gone when he would hear it, and who has sent it, too. */
+static void test_messages_of_and_to_the_gone(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	struct vb_fabric *f = cluster("profile=cx5-card", 2, 1);
+	struct vb_ep *a = endpoint(f, 0), *b = endpoint(f, 1), *c = endpoint(f, 1);
+	struct vb_msg m = {.imm = 9};
+
+	assert_int_equal(vb_send_wait(a, b->self, &m), 0);
+	assert_int_equal(vb_ep_recv(b, &m), -EAGAIN);
+	vb_ep_close(b);
+	assert_int_equal(vb_send_wait(a, c->self, &m), 0);
+	vb_ep_close(a);
+	assert_int_equal(vb_ep_sleep(c, p->hear_ns), 0);
+	assert_int_equal(vb_ep_recv(c, &m), 0);
+	assert_int_equal(m.imm, 9);
+	assert_int_equal(vb_send_wait(c, m.from, &m), -VB_EPEERGONE);
+	vb_ep_close(c);
+	vb_fabric_close(f);
+}
+
+/* But for messages, queues are all that effects add: a verb alone takes as long as without them. */
+static void test_effects_cost_a_verb_alone_nothing(void **state)
+{
+	static const char *const cards[] = {"cx5-card", "cx4-card", "cx3-card"};
+	static char buf[4096];
+
+	for (unsigned c = 0; c < VB_ARRAY_SIZE(cards); c++) {
+		const struct vb_sim_profile *p = profile_named(cards[c]);
+		struct vb_fabric *f;
+		struct vb_ep *ep;
+		char text[64];
+
+		snprintf(text, sizeof(text), "profile=%s", cards[c]);
+		f = cluster(text, 2, 1);
+		ep = endpoint(f, 1);
+		assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_READ,
+							    .addr = word(0, 2),
+							    .buf = buf,
+							    .len = 4096}),
+				 path(p) + p->read_ns + 63 * p->line_ns);
+		assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_WRITE,
+							    .addr = word(0, 2),
+							    .buf = buf,
+							    .len = 4096}),
+				 path(p) + p->write_ns + 63 * p->line_ns);
+		assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_FAA64, .addr = word(0, 2)}),
+				 path(p) + p->atomic64_ns);
+		vb_ep_close(ep);
+		vb_fabric_close(f);
+	}
+}
+
+static void test_what_can_be_switched_off(void **state)
+{
+	static const char *const wrong[] = {
+		"profile=cx5-card,without=atomic-unit", "profile=cx5,without=atomics-unit",
+		"profile=cx5-card,without=atomics-unit+atomics-unit",
+		"profile=cx5-card,without=atomics-unit+", "profile=cx5-card,without=read_ns"};
+	struct vb_fabric *f;
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(wrong); i++) {
+		struct vb_fabric_params p = {.fabric = "sim",
+					     .options = wrong[i],
+					     .nodes = 1,
+					     .node_bytes = NODE_BYTES,
+					     .endpoints = 1,
+					     .seed = 1};
+
+		assert_int_equal(vb_fabric_open(&p, &f), -EINVAL);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_unit_takes_up_a_cards_atomics),
+		cmocka_unit_test(test_a_hot_word_beside_cold_ones),
+		cmocka_unit_test(test_answers_take_the_wire_of_who_answers),
+		cmocka_unit_test(test_a_port_takes_what_comes_in_turn),
+		cmocka_unit_test(test_answers_stand_in_a_queue),
+		cmocka_unit_test(test_requests_and_answers_share_a_link),
+		cmocka_unit_test(test_what_a_message_between_clients_costs),
+		cmocka_unit_test(test_messages_off_and_of_servers_cost_nothing_more),
+		cmocka_unit_test(test_messages_of_and_to_the_gone),
+		cmocka_unit_test(test_effects_cost_a_verb_alone_nothing),
+		cmocka_unit_test(test_what_can_be_switched_off),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
