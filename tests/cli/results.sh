@@ -70,9 +70,9 @@ others() {
 }
 is 'sim: effects are seen' others
 run bench lock --lock dslr,shiftlock --fabric sim --profile cx5-card --nodes 3 --clients 24 --locks 100k \
-	--fabric-options without=atomics-unit+answer-wire+port-wire+messages --duration 2ms --seed 7 --json "$json"
+	--fabric-options without=atomics-unit+answer-wire+port-wire+messages+in-order+busy-word --duration 2ms --seed 7 --json "$json"
 is 'sim: switched off, they are not' same
-is_json 'sim: what was off' '.runs[0].fabric_options == "without=atomics-unit+answer-wire+port-wire+messages"'
+is_json 'sim: what was off' '.runs[0].fabric_options == "without=atomics-unit+answer-wire+port-wire+messages+in-order+busy-word"'
 run bench lock --lock cas --fabric sim --profile cx5 --fabric-options without=atomics-unit
 is 'sim: an effect that is not there cannot be off' [ "$status" = 2 ]
 
@@ -88,16 +88,16 @@ is_json 'model: what was published has its source, and a ratio that is so' '[.ru
 	then .value / $p.high else 1 end) - $p.ratio | fabs < 1e-6))'
 is_json 'model: what was calibrated says by which number' '[.runs[] | select(.profile == "cx5-card") |
 	.published.sets // empty] | unique == ["answer_byte_ps", "atomic128_ns", "atomics_unit_ns",
-	"hear_ns", "inbound_ns", "port_byte_ps", "word64_busy_ns"]'
+	"hear_ns", "inbound_ns", "port_byte_ps", "word64_busy_ns", "word_ns"]'
 is_json 'model: ... and how' '[.runs[] | select(.published.sets != null).published.ground] | unique ==
 	["calibrated", "data sheet", "derived", "measured"]'
 is_json 'model: no profile without an effect has its parameter' '[.runs[] | select(.profile == "cx5") |
 	.published.sets // empty] | unique == ["atomic128_ns", "inbound_ns", "word64_busy_ns"]'
 is_json 'model: each effect of each card, off' '[.runs[] | select(.name | startswith("without")) |
-	.profile + .name] | length == 11 and (unique | length == 11)'
-is_json 'model: a card gets no faster when an effect is on' '[.runs | . as $r | keys[] |
-	select($r[.].name | startswith("without")) | ($r[. - 1].value <= $r[.].value) !=
-	($r[.].unit == "us")] | all'
+	.profile + .name] | length == 15 and (unique | length == 15)'
+is_json 'model: a card gets no faster when an effect is on, but for its words' '[.runs | . as $r | keys[] |
+	select($r[.].name | startswith("without")) | select($r[.].name != "without busy-word") |
+	($r[. - 1].value <= $r[.].value) != ($r[.].unit == "us")] | all'
 
 # A hold of two leases and a half, by default ten milliseconds each.
 run bench lock --lock dslr --lock-options slots=4 --fabric sim --profile cx5 --nodes 3 --clients 8 \

@@ -297,21 +297,23 @@ static uint64_t through_atomic(struct sim *s, struct sim_nic *nic, const struct 
 	uint64_t word = vb_addr_offset(op->t.addr) / 8;
 	struct sim_bucket *b = &nic->buckets[word % SIM_BUCKETS];
 	bool wide = op->t.op == VB_OP_MCAS128 || op->t.op == VB_OP_MFAA128;
-	uint64_t start;
+	bool has_unit = s->p.atomics_unit_ns != 0 || s->p.in_order;
+	uint64_t busy = wide ? s->p.word128_busy_ns : s->p.word64_busy_ns, start;
 
-	/* The unit takes atomics up in turn and waits for no word: who waits for a busy one lets those
-	 * behind him pass. */
-	if (vb_unlikely(s->p.atomics_unit_ns != 0)) {
+	if (vb_unlikely(s->p.word_ns != 0))
+		busy = s->p.word_ns;
+	if (vb_unlikely(has_unit))
 		at = sim_max(at, nic->unit_free_ns);
-		nic->unit_free_ns = at + s->p.atomics_unit_ns;
-	}
 	start = sim_max(at, b[0].free_ns);
-	if (!wide) {
-		b[0] = (struct sim_bucket){.free_ns = start + s->p.word64_busy_ns, .word = word};
+	if (wide)
+		start = sim_max(start, b[1].free_ns);
+	/* The unit takes atomics up in turn.  Who waits for a busy word lets those behind him pass, or,
+	 * in order, keeps the unit until he has it. */
+	if (vb_unlikely(has_unit))
+		nic->unit_free_ns = (s->p.in_order ? start : at) + s->p.atomics_unit_ns;
+	b[0] = (struct sim_bucket){.free_ns = start + busy, .word = word};
+	if (!wide)
 		return start + s->p.atomic64_ns;
-	}
-	start = sim_max(start, b[1].free_ns);
-	b[0] = (struct sim_bucket){.free_ns = start + s->p.word128_busy_ns, .word = word};
 	b[1] = (struct sim_bucket){.free_ns = b[0].free_ns, .word = word + 1};
 	return start + s->p.atomic128_ns;
 }

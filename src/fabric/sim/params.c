@@ -44,6 +44,7 @@ const struct vb_sim_param vb_sim_params[] = {
 	NUMBER(verb_bound_ns),
 	EFFECT(atomics_unit_ns, "atomics-unit",
 	       "one unit takes up a card's atomics, one after the other"),
+	EFFECT(word_ns, "busy-word", "a word is busy for so long, of 8 bytes or 16"),
 	EFFECT(answer_byte_ps, "answer-wire",
 	       "what a node answers leaves byte by byte, by the link that its requests use"),
 	EFFECT(port_byte_ps, "port-wire",
@@ -54,6 +55,8 @@ const struct vb_sim_param vb_sim_params[] = {
 	EFFECT(recv_ns, "messages", "... and gives the card another buffer for the next one"),
 	EFFECT_FLAG(send_waits, "messages",
 		    "a client that sends one stands still until it is there"),
+	EFFECT_FLAG(in_order, "in-order",
+		    "an atomic that waits for its word keeps those behind it waiting"),
 	FLAG(masked64),
 	FLAG(masked128),
 };

@@ -182,6 +182,7 @@ struct vb_sim_profile {
 	uint64_t verb_bound_ns; /* a verb takes effect within this time or never */
 	/* Effects: 0 where a profile does not have them, or where they are switched off. */
 	uint64_t atomics_unit_ns; /* between two atomics of one NIC, whatever their words */
+	uint64_t word_ns;         /* instead of word64_busy_ns and word128_busy_ns */
 	uint64_t answer_byte_ps;  /* of what a node answers, on its outgoing link */
 	uint64_t port_byte_ps;    /* of what comes to a node, on its incoming link */
 	/* ... of messages from client to client. */
@@ -189,6 +190,7 @@ struct vb_sim_profile {
 	uint64_t hear_ns;    /* from when it is there, and acknowledged, until its receiver has it */
 	uint64_t recv_ns;    /* CPU of the receiver: another buffer for the next one */
 	bool send_waits;     /* whoever sends it stands still until it is acknowledged */
+	bool in_order;       /* an atomic whose word is busy keeps those behind it from the unit */
 	bool masked64, masked128;
 };
 

@@ -28,6 +28,7 @@ enum scene {
 	MESSAGE,  /* from client to client to client, each sends when it has heard: us a hop */
 	TO_ONE,   /* all clients, on four nodes, to the fifth */
 	FROM_ONE, /* all clients on one node, to the four others */
+	BESIDE,   /* as TO_ONE, every other client to one hot word: us of the others' */
 };
 
 static const struct measure {
@@ -44,10 +45,12 @@ static const struct measure {
 	[VB_MODEL_SEND] = {"SEND, waited for", "us", ALONE, VB_OP_SEND, 0, 0, NULL},
 	[VB_MODEL_HANDOVER] = {"handover, client to client", "us", MESSAGE, VB_OP_SEND, 0, 0,
 			       "messages"},
-	[VB_MODEL_WORD] = {"atomics on one word", "M/s", TO_ONE, VB_OP_FAA64, 0, 0, NULL},
+	[VB_MODEL_WORD] = {"atomics on one word", "M/s", TO_ONE, VB_OP_FAA64, 0, 0, "busy-word"},
 	[VB_MODEL_WIDE_WORD] = {"16-byte atomics on one", "M/s", TO_ONE, VB_OP_MFAA128, 0, 0, NULL},
 	[VB_MODEL_WORDS] = {"atomics on many words", "M/s", TO_ONE, VB_OP_FAA64, 0, MANY_WORDS,
 			    "atomics-unit"},
+	[VB_MODEL_COLD] = {"atomic beside a hot word", "us", BESIDE, VB_OP_FAA64, 0, MANY_WORDS,
+			   "in-order"},
 	[VB_MODEL_READS_64] = {"READs of 64 B", "M/s", TO_ONE, VB_OP_READ, 64, 64, NULL},
 	[VB_MODEL_READS_1K] = {"READs of 1 KB", "Gb/s", TO_ONE, VB_OP_READ, 1024, 1024,
 			       "answer-wire"},
@@ -64,6 +67,7 @@ static const struct measure {
 struct crowd {
 	const struct measure *m;
 	uint64_t done, first_ns, last_ns;
+	uint64_t cold, cold_ns; /* verbs beside a hot word, and all that they took */
 	int err;
 };
 
@@ -71,6 +75,7 @@ struct worker {
 	struct crowd *crowd;
 	struct vb_ep *ep;
 	vb_addr at;
+	bool hot;
 };
 
 static struct vb_verb verb_of(const struct measure *m, vb_addr at)
@@ -88,15 +93,18 @@ static void work(void *arg)
 
 	for (unsigned i = 0; i < EACH && c->err == 0; i++) {
 		struct vb_verb v = verb_of(c->m, w->at);
+		uint64_t start = vb_ep_now(w->ep);
 
 		c->err = vb_verb_run(w->ep, &v);
 		c->last_ns = vb_ep_now(w->ep);
+		c->cold += !w->hot;
+		c->cold_ns += w->hot ? 0 : c->last_ns - start;
 		if (c->done++ == 0)
 			c->first_ns = c->last_ns;
 	}
 }
 
-/* ns from one completion to the next of all clients. */
+/* ns from one completion to the next of all clients; or of one verb beside a hot word. */
 static int measure_crowd(struct vb_fabric *f, const struct measure *m, double *ns)
 {
 	const struct vb_task_params params = {.name = "model"};
@@ -111,7 +119,9 @@ static int measure_crowd(struct vb_fabric *f, const struct measure *m, double *n
 		struct vb_task *task;
 
 		w[i].crowd = &c;
-		w[i].at = vb_addr_make(m->scene == FROM_ONE ? other : 0, FIRST + i * m->stride);
+		w[i].hot = m->scene == BESIDE && i % 2 == 0;
+		w[i].at = vb_addr_make(m->scene == FROM_ONE ? other : 0,
+				       FIRST + (w[i].hot ? 0 : i * m->stride));
 		err = vb_ep_open(f, m->scene == FROM_ONE ? 0 : other, &w[i].ep);
 		if (err == 0)
 			err = vb_task_spawn(w[i].ep->sched, work, &w[i], &params, &task);
@@ -120,7 +130,8 @@ static int measure_crowd(struct vb_fabric *f, const struct measure *m, double *n
 		err = vb_sched_run(vb_sched_self(), NULL, VB_FOREVER);
 	if (err == 0)
 		err = c.err;
-	*ns = (double)(c.last_ns - c.first_ns) / (double)(CLIENTS * EACH - 1);
+	*ns = m->scene == BESIDE ? (double)c.cold_ns / (double)c.cold
+				 : (double)(c.last_ns - c.first_ns) / (double)(CLIENTS * EACH - 1);
 	for (unsigned i = 0; i < CLIENTS; i++)
 		vb_ep_close(w[i].ep);
 	free(w);

@@ -23,7 +23,7 @@ static const struct vb_published published[] = {
 	 "hear_ns"},
 	{"cx5", VB_MODEL_WORD, 2.24, 2.24, "Kalia ATC'16, of a Connect-IB", "word64_busy_ns"},
 	{"cx5", VB_MODEL_WORD, 3.72, 3.84,
-	 "ShiftLock section 2.3: a release behind 239 CAS, 15.5 thousand cycles/s", NULL},
+	 "ShiftLock section 2.3: a release behind 239 CAS, 15.5 thousand cycles/s", "word_ns"},
 	{"cx5", VB_MODEL_WIDE_WORD, 1.63, INFINITY,
 	 "ShiftLock's artifact, read-only: the hottest lock", NULL},
 	{"cx5", VB_MODEL_WORDS, 32.6, 34.6,
