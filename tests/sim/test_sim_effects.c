@@ -4,7 +4,7 @@
 
 #include "model_test.h"
 
-#define CX3_NONE "without=atomics-unit+answer-wire+port-wire"
+#define CX3_NONE "without=atomics-unit+answer-wire+port-wire+core"
 #define NONE     CX3_NONE "+messages+in-order+busy-word"
 
 /* Within two per cent above, for filling and draining. */
@@ -280,6 +280,107 @@ static void test_messages_of_and_to_the_gone(void **state)
 	vb_fabric_close(f);
 }
 
+/* ---- cores ---- */
+
+static void test_clients_of_a_core_take_turns(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	uint64_t turn = 1000 * (p->post_ns + p->poll_ns + p->switch_ns), one, many;
+	struct vb_fabric *f = cluster("profile=cx5-card,cores=2", 2, 1);
+	struct vb_ep *ep = endpoint(f, 1);
+
+	/* A core comes to a client, and stays with it. */
+	assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_FAA64, .addr = word(0, 2)}),
+			 path(p) + p->atomic64_ns + p->switch_ns);
+	assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_FAA64, .addr = word(0, 2)}),
+			 path(p) + p->atomic64_ns);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+
+	one = rate_ps("profile=cx5-card,cores=1", VB_OP_READ, 8, 8, true);
+	many = rate_ps("profile=cx5-card,cores=4", VB_OP_READ, 8, 8, true);
+	assert_rate(one, turn);
+	assert_rate(many, turn / 4);
+	assert_rate(rate_ps("profile=cx5-card", VB_OP_READ, 8, 8, true), 1000 * p->outbound_ns);
+}
+
+/* ns until a server on node 0 has answered, and clients of the same node have done their READs of another
+ * (reads_ns); `reads` and `calls`, how many of either. */
+static uint64_t shared_ns(const char *options, unsigned reads, unsigned calls, uint64_t *reads_ns)
+{
+	enum { N = 16 };
+	struct vb_fabric *f = cluster(options, 3, 1);
+	struct server s = {.ep = endpoint(f, 0), .want = N * calls};
+	struct caller c[N];
+	struct load l[N];
+	char buf[8];
+	uint64_t took;
+
+	spawn(serve, &s);
+	for (unsigned i = 0; i < N; i++) {
+		l[i] = (struct load){.ep = endpoint(f, 0),
+				     .a = vb_addr_make(2, 4096 + 8 * i),
+				     .n = reads,
+				     .op = VB_OP_READ,
+				     .len = 8,
+				     .buf = buf};
+		spawn(hammer, &l[i]);
+		c[i] = (struct caller){endpoint(f, 1), s.ep->self, calls};
+		spawn(call, &c[i]);
+	}
+	run_all();
+	took = now();
+	*reads_ns = 0;
+	for (unsigned i = 0; i < N; i++) {
+		if (l[i].done_ns > *reads_ns)
+			*reads_ns = l[i].done_ns;
+		vb_ep_close(l[i].ep);
+		vb_ep_close(c[i].ep);
+	}
+	vb_ep_close(s.ep);
+	vb_fabric_close(f);
+	return took;
+}
+
+static void test_a_server_shares_its_cores(void **state)
+{
+	enum { READS = 200, CALLS = 100 };
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	uint64_t reads = 16 * READS * (p->post_ns + p->poll_ns + p->switch_ns);
+	uint64_t calls = 16 * CALLS * (p->handler_ns + p->post_ns), took, read;
+
+	/* Nothing is done at once, and neither keeps the other from its turns. */
+	took = shared_ns("profile=cx5-card,cores=1", READS, CALLS, &read);
+	assert_in_range(took, reads + calls, (reads + calls) * 102 / 100);
+	assert_true(read > reads * 3 / 2);
+	took = shared_ns("profile=cx5-card,cores=1", 1, CALLS, &read);
+	assert_in_range(took, calls, calls * 102 / 100);
+	took = shared_ns("profile=cx5-card", READS, CALLS, &read);
+	assert_in_range(took, calls, calls * 102 / 100);
+	/* Two threads of a server, on two cores. */
+	took = shared_ns("profile=cx5-card,cores=2,handlers=2", 1, CALLS, &read);
+	assert_in_range(took, calls / 2, calls * 53 / 100);
+}
+
+static void test_cores_that_cannot_be(void **state)
+{
+	static const char *const wrong[] = {"profile=cx5,cores=2",
+					    "profile=cx5-card,cores=2,handlers=3",
+					    "profile=cx5-card,without=core,cores=2"};
+	struct vb_fabric *f;
+
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(wrong); i++) {
+		struct vb_fabric_params p = {.fabric = "sim",
+					     .options = wrong[i],
+					     .nodes = 1,
+					     .node_bytes = NODE_BYTES,
+					     .endpoints = 1,
+					     .seed = 1};
+
+		assert_int_equal(vb_fabric_open(&p, &f), -EINVAL);
+	}
+}
+
 /* But for messages, queues are all that effects add: a verb alone takes as long as without them. */
 static void test_effects_cost_a_verb_alone_nothing(void **state)
 {
@@ -345,6 +446,9 @@ int main(void)
 		cmocka_unit_test(test_what_a_message_between_clients_costs),
 		cmocka_unit_test(test_messages_off_and_of_servers_cost_nothing_more),
 		cmocka_unit_test(test_messages_of_and_to_the_gone),
+		cmocka_unit_test(test_clients_of_a_core_take_turns),
+		cmocka_unit_test(test_a_server_shares_its_cores),
+		cmocka_unit_test(test_cores_that_cannot_be),
 		cmocka_unit_test(test_effects_cost_a_verb_alone_nothing),
 		cmocka_unit_test(test_what_can_be_switched_off),
 	};

@@ -127,7 +127,7 @@ static void test_one_seed_one_trace(void **state)
 static void test_effects_off_are_as_before(void **state)
 {
 	static const char on[] = "profile=cx5-card";
-	static const char off[] = "profile=cx5-card,without=port-wire+in-order+atomics-unit+"
+	static const char off[] = "profile=cx5-card,without=port-wire+core+in-order+atomics-unit+"
 				  "messages+answer-wire+busy-word";
 
 	for (unsigned faults = 0; faults < 2; faults++) {

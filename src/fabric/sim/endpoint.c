@@ -72,30 +72,20 @@ bool sim_inbox_put(struct sim_ep *ep, const struct vb_msg *msg)
 int sim_recv(struct vb_ep *vep, struct vb_msg *out)
 {
 	struct sim_ep *ep = sim_ep_of(vep);
-	uint64_t now = sim_now(ep->sim);
+	uint64_t *cpu = &ep->cpu_free_ns[ep->cpu];
 
 	if (vb_unlikely(ep->dead))
 		vb_task_die();
 	if (ep->inbox_n == 0)
 		return -EAGAIN;
-	if (ep->server) {
-		unsigned cpu = 0;
-
-		for (unsigned i = 1; i < ep->sim->handlers; i++) {
-			if (ep->cpu_free_ns[i] < ep->cpu_free_ns[cpu])
-				cpu = i;
-		}
-		if (ep->cpu_free_ns[cpu] > now) {
-			vb_timer_arm(ep->sim->sched, &ep->cpu_timer, ep->cpu_free_ns[cpu]);
-			return -EAGAIN;
-		}
-		ep->cpu = cpu;
-		ep->cpu_free_ns[cpu] = now + ep->sim->p.handler_ns;
-	}
+	if (ep->server && !sim_server_turn(ep))
+		return -EAGAIN;
 	*out = ep->inbox[ep->inbox_head];
 	ep->inbox_head = (ep->inbox_head + 1) & (ep->inbox_size - 1);
 	ep->inbox_n--;
+	if (vb_unlikely(ep->sim->cores != 0) && !ep->server)
+		(void)sim_core_turn(ep, true);
 	if (vb_unlikely(ep->sim->p.recv_ns != 0) && sim_between_clients(ep, out->from))
-		ep->cpu_free_ns[0] = sim_max(ep->cpu_free_ns[0], now) + ep->sim->p.recv_ns;
+		*cpu = sim_max(*cpu, sim_now(ep->sim)) + ep->sim->p.recv_ns;
 	return 0;
 }

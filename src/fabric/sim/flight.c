@@ -552,6 +552,20 @@ static void complete(struct sim *s, struct sim_op *op)
 	finish(s, op);
 }
 
+/* Who shares a core with others sees what has come when the core does. */
+static bool waits_for_core(struct sim *s, struct sim_op *op)
+{
+	uint64_t at;
+
+	if (op->batch == NULL)
+		return false;
+	at = sim_core_turn(op->ep, op->batch->pending == 1);
+	if (at <= sim_now(s))
+		return false;
+	sim_at(s, op, SIM_RESUME, at);
+	return true;
+}
+
 /* ---- events ---- */
 
 static void hand_out(struct sim *s, struct sim_op *op)
@@ -719,6 +733,10 @@ static void on_event(struct vb_timer *timer)
 		hear(s, op);
 		break;
 	case SIM_COMPLETE:
+		if (vb_likely(s->cores == 0) || !waits_for_core(s, op))
+			complete(s, op);
+		break;
+	case SIM_RESUME:
 		complete(s, op);
 		break;
 	}

@@ -32,6 +32,7 @@
 #define SIM_LEN_MAX      (1u << 20) /* bytes of one READ or WRITE; at least VB_LEN_MAX */
 #define SIM_PIECES       4u         /* into which a torn access falls */
 #define SIM_HANDLERS_MAX 16u        /* server threads of one endpoint */
+#define SIM_CORES_MAX    1024u      /* of a node */
 #define SIM_INBOX_FIRST  16u
 #define SIM_INBOX_MAX    65536u /* messages; beyond it the receiver is "not ready" */
 #define SIM_REGIONS_MAX  4096u
@@ -53,8 +54,9 @@ enum sim_stage {
 	SIM_DELIVER,
 	SIM_LEAVE,  /* the answer is ready for its link; only where answers take wire time */
 	SIM_RETURN, /* ... and is at its client's port; only where ports do */
-	SIM_HEAR,   /* of a message of its own: its receiver has it at last; only where that takes time */
-	SIM_COMPLETE
+	SIM_HEAR, /* of a message of its own: its receiver has it at last; only where that takes time */
+	SIM_COMPLETE,
+	SIM_RESUME /* its client's core has come to it; only where cores are shared */
 };
 
 enum sim_fate {
@@ -131,6 +133,13 @@ struct sim_nic {
 	struct sim_bucket buckets[SIM_BUCKETS];
 };
 
+/* Of a node.  A core does what comes up in the order in which it does. */
+struct sim_cores {
+	unsigned next; /* the next endpoint's */
+	uint64_t *free_ns;
+	vb_peer *last; /* who ran on it */
+};
+
 /* What a client that stands still waits for. */
 struct sim_around {
 	const uint64_t *word; /* NULL: nothing but the time */
@@ -150,9 +159,12 @@ struct sim_ep {
 	uint64_t paused_until_ns, deaf_until_ns;
 	struct sim_around around;
 	uint64_t last_doorbell_ns;
-	uint64_t posted; /* verbs, for a chooser */
-	unsigned cpu;    /* the one that works on the latest message */
-	uint64_t cpu_free_ns[SIM_HANDLERS_MAX];
+	uint64_t posted;       /* verbs, for a chooser */
+	unsigned cpu;          /* a server's: the one that works on the latest message */
+	uint64_t *cpu_free_ns; /* its own, or its node's cores */
+	uint64_t own_cpu_ns[SIM_HANDLERS_MAX];
+	uint64_t turn_ns;  /* of a server: when its next messages are worked on ... */
+	uint32_t turns;    /* ... and how many of them; 0: not known */
 	vb_peer connected; /* to whom its latest message to a client went */
 	uint64_t wander_ns, wander_period_ns,
 		wander_phase_ns;   /* of the common time as it knows it */
@@ -196,6 +208,8 @@ struct sim {
 	struct vb_sched *sched;
 	struct vb_sim_profile p;
 	unsigned handlers;
+	unsigned cores; /* that the clients of a node share; 0: each has its own */
+	struct sim_cores *node_cores;
 	char *memory; /* of all nodes, one after the other */
 	struct sim_nic *nics;
 	struct sim_region *regions;
@@ -290,6 +304,19 @@ bool sim_between_clients(const struct sim_ep *from, vb_peer to);
 /* False: there is no room, nor will there be. */
 bool sim_inbox_put(struct sim_ep *ep, const struct vb_msg *msg);
 int sim_recv(struct vb_ep *ep, struct vb_msg *out);
+
+/* ---- cores.c: whose CPU it is ---- */
+
+int sim_cores_open(struct sim *s);
+void sim_cores_close(struct sim *s);
+/* After a fork: time begins anew. */
+void sim_cores_forget(struct sim *s);
+void sim_cores_attach(struct sim_ep *ep);
+/* Something for the client has come, by the time at which a core of its own would have seen it: when its core
+ * has.  resumes: and goes on with its task. */
+uint64_t sim_core_turn(struct sim_ep *ep, bool resumes);
+/* A server's next message: is there a core for it now?  If not its timer says when. */
+bool sim_server_turn(struct sim_ep *ep);
 
 /* ---- fault.c: what the seed holds in store ---- */
 

@@ -25,6 +25,9 @@
 /* Of clients that have a dynamic connection (DC) each for messages: from Connect-IB on. */
 #define DC .connect_ns = 1000, .hear_ns = 2660, .recv_ns = 90, .send_waits = true
 
+/* Of a host, not of a card: coroutines that share a core. */
+#define CORE .switch_ns = 20
+
 #define EDR .answer_byte_ps = 80, .port_byte_ps = 80
 #define FDR .answer_byte_ps = 147, .port_byte_ps = 147
 
@@ -94,6 +97,7 @@ const struct vb_sim_profile vb_sim_profiles[] = {
 		.word_ns = 260,
 		.in_order = true,
 		EDR,
+		CORE,
 		DC,
 		.masked64 = true,
 		.masked128 = true,
@@ -108,6 +112,7 @@ const struct vb_sim_profile vb_sim_profiles[] = {
 		.word_ns = 260,
 		.in_order = true,
 		EDR,
+		CORE,
 		DC,
 		.masked64 = true,
 		.masked128 = true,
@@ -121,6 +126,7 @@ const struct vb_sim_profile vb_sim_profiles[] = {
 		CX3,
 		.atomics_unit_ns = 370,
 		FDR,
+		CORE,
 		.masked64 = true,
 	},
 };

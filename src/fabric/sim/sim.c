@@ -17,6 +17,7 @@
 struct sim_options {
 	int profile;
 	uint64_t handlers;
+	uint64_t cores;
 	uint64_t bound_ns;
 	int scope; /* 1: the owner's CPU may use atomics on words that the NIC uses */
 	const char *without;
@@ -30,6 +31,9 @@ static const struct vb_opt sim_table[] = {
 		      "effects of the profile that are switched off"),
 	VB_OPT_SIZE(struct sim_options, handlers, "handlers", "1", 1, SIM_HANDLERS_MAX,
 		    "server threads that work on one endpoint's requests"),
+	VB_OPT_SIZE(
+		struct sim_options, cores, "cores", "0", 0, SIM_CORES_MAX,
+		"of each node, which its clients and server threads share; 0: each has its own"),
 	VB_OPT_CHOICE(struct sim_options, scope, "scope", "nic|global", "nic",
 		      "what atomics are atomic with: the NIC's others, or the CPU's too"),
 	VB_OPT_TIME(struct sim_options, bound_ns, "bound", "0", 0, 10000000000ull,
@@ -113,6 +117,7 @@ static void release(struct sim *s)
 	}
 	vb_timer_disarm(s->sched, &s->air.tick);
 	sim_pool_destroy(s);
+	sim_cores_close(s);
 	for (unsigned i = 0; i < s->n_regions; i++)
 		free(s->regions[i].name);
 	free(s->regions);
@@ -161,6 +166,7 @@ static int sim_open(const struct vb_fabric_params *params, const void *options,
 	s->sched = sched;
 	s->p = vb_sim_profiles[o->profile];
 	s->handlers = (unsigned)o->handlers;
+	s->cores = (unsigned)o->cores;
 	if (o->bound_ns != 0)
 		s->p.verb_bound_ns = o->bound_ns;
 	if (o->without != NULL) {
@@ -177,6 +183,8 @@ static int sim_open(const struct vb_fabric_params *params, const void *options,
 	vb_rng_seed(&s->clock_rng, params->seed, STREAM_CLOCKS);
 	s->trace_hash = params->seed;
 	err = allocate(s, params->endpoints);
+	if (err == 0)
+		err = sim_cores_open(s);
 	if (err != 0) {
 		release(s);
 		return err;
@@ -215,6 +223,7 @@ static void sim_after_fork(struct vb_fabric *f)
 	sim_pool_forget(s);
 	for (uint16_t i = 0; i < s->base.nodes; i++)
 		s->nics[i] = (struct sim_nic){0};
+	sim_cores_forget(s);
 	s->n_cuts = 0;
 	vb_sched_set_env(s->sched, &sim_env, s);
 }
@@ -315,6 +324,7 @@ static int sim_ep_open(struct vb_fabric *f, uint16_t node, struct vb_ep **out)
 	ep->sim = s;
 	ep->slot = slot;
 	ep->cpu_timer.fire = cpu_free;
+	sim_cores_attach(ep);
 	if (drift != 0)
 		draw_clock(ep, node);
 	draw_wander(ep);

@@ -138,6 +138,10 @@ const struct vb_sim_source sim_sources_cx5_card[] = {
 	 "is cannot be told apart: the address handle that MCS's code makes for each SEND, the "
 	 "receive queue's buffer that the card fetches, 48 busy hyperthreads on 24 cores."},
 	{"recv_ns", VB_SIM_ESTIMATE, "As post_ns: one request written, one doorbell rung."},
+	{"switch_ns", VB_SIM_MEASURED,
+	 "RCBench, on its coroutines (Boost): a switch between two takes about 20 ns, on hosts "
+	 "with "
+	 "ConnectX-5."},
 	{"send_waits", VB_SIM_CHOICE,
 	 "ShiftLock's artifact (mcs.rs, rma_rw.rs, shiftlock/mod.rs): every SEND is signalled, and "
 	 "its completion polled for at once."},
@@ -165,5 +169,6 @@ const struct vb_sim_source sim_sources_cx3_card[] = {
 	 "exceeds the CPU's cache, which this profile does not know."},
 	{"answer_byte_ps", VB_SIM_DATA_SHEET, FDR_TEXT},
 	{"port_byte_ps", VB_SIM_DATA_SHEET, FDR_TEXT},
+	{"switch_ns", VB_SIM_ESTIMATE, "As cx5-card; of a host, not of a card."},
 	{0},
 };

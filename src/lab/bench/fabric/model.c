@@ -37,29 +37,35 @@ static const struct measure {
 	enum vb_op op;
 	uint32_t len, stride;
 	const char *effect; /* that it shows */
+	const char *with; /* options that it needs the effect for, and is not measured otherwise */
 } measures[] = {
-	[VB_MODEL_READ] = {"READ of 8 B", "us", ALONE, VB_OP_READ, 8, 0, NULL},
-	[VB_MODEL_WRITE] = {"WRITE of 64 B", "us", ALONE, VB_OP_WRITE, 64, 0, NULL},
-	[VB_MODEL_CAS] = {"CAS", "us", ALONE, VB_OP_CAS64, 0, 0, NULL},
-	[VB_MODEL_WIDE] = {"16-byte atomic", "us", ALONE, VB_OP_MFAA128, 0, 0, NULL},
-	[VB_MODEL_SEND] = {"SEND, waited for", "us", ALONE, VB_OP_SEND, 0, 0, NULL},
+	[VB_MODEL_READ] = {"READ of 8 B", "us", ALONE, VB_OP_READ, 8, 0, NULL, NULL},
+	[VB_MODEL_WRITE] = {"WRITE of 64 B", "us", ALONE, VB_OP_WRITE, 64, 0, NULL, NULL},
+	[VB_MODEL_CAS] = {"CAS", "us", ALONE, VB_OP_CAS64, 0, 0, NULL, NULL},
+	[VB_MODEL_WIDE] = {"16-byte atomic", "us", ALONE, VB_OP_MFAA128, 0, 0, NULL, NULL},
+	[VB_MODEL_SEND] = {"SEND, waited for", "us", ALONE, VB_OP_SEND, 0, 0, NULL, NULL},
 	[VB_MODEL_HANDOVER] = {"handover, client to client", "us", MESSAGE, VB_OP_SEND, 0, 0,
-			       "messages"},
-	[VB_MODEL_WORD] = {"atomics on one word", "M/s", TO_ONE, VB_OP_FAA64, 0, 0, "busy-word"},
-	[VB_MODEL_WIDE_WORD] = {"16-byte atomics on one", "M/s", TO_ONE, VB_OP_MFAA128, 0, 0, NULL},
+			       "messages", NULL},
+	[VB_MODEL_WORD] = {"atomics on one word", "M/s", TO_ONE, VB_OP_FAA64, 0, 0, "busy-word",
+			   NULL},
+	[VB_MODEL_WIDE_WORD] = {"16-byte atomics on one", "M/s", TO_ONE, VB_OP_MFAA128, 0, 0, NULL,
+				NULL},
 	[VB_MODEL_WORDS] = {"atomics on many words", "M/s", TO_ONE, VB_OP_FAA64, 0, MANY_WORDS,
-			    "atomics-unit"},
+			    "atomics-unit", NULL},
 	[VB_MODEL_COLD] = {"atomic beside a hot word", "us", BESIDE, VB_OP_FAA64, 0, MANY_WORDS,
-			   "in-order"},
-	[VB_MODEL_READS_64] = {"READs of 64 B", "M/s", TO_ONE, VB_OP_READ, 64, 64, NULL},
+			   "in-order", NULL},
+	[VB_MODEL_READS_64] = {"READs of 64 B", "M/s", TO_ONE, VB_OP_READ, 64, 64, NULL, NULL},
 	[VB_MODEL_READS_1K] = {"READs of 1 KB", "Gb/s", TO_ONE, VB_OP_READ, 1024, 1024,
-			       "answer-wire"},
-	[VB_MODEL_READS_4K] = {"READs of 4 KB", "Gb/s", TO_ONE, VB_OP_READ, 4096, 4096, NULL},
-	[VB_MODEL_WIRE] = {"wire time of a 4 KB READ", "ns", TO_ONE, VB_OP_READ, 4096, 4096, NULL},
+			       "answer-wire", NULL},
+	[VB_MODEL_READS_4K] = {"READs of 4 KB", "Gb/s", TO_ONE, VB_OP_READ, 4096, 4096, NULL, NULL},
+	[VB_MODEL_WIRE] = {"wire time of a 4 KB READ", "ns", TO_ONE, VB_OP_READ, 4096, 4096, NULL,
+			   NULL},
 	[VB_MODEL_INCAST] = {"4 nodes' 4 KB WRITEs to one", "Gb/s", TO_ONE, VB_OP_WRITE, 4096, 4096,
 			     NULL},
 	[VB_MODEL_INCAST_READS] = {"4 KB READs from 4 nodes", "Gb/s", FROM_ONE, VB_OP_READ, 4096,
-				   4096, "port-wire"},
+				   4096, "port-wire", NULL},
+	[VB_MODEL_CORE] = {"verbs of clients on one core", "M/s", FROM_ONE, VB_OP_READ, 8, 8,
+			   "core", "cores=1"},
 };
 
 /* ---- one measurement ---- */
@@ -210,8 +216,11 @@ static int measure(const struct vb_sim_profile *p, const struct measure *m, cons
 	double ns = 0;
 	int err;
 
-	snprintf(options, sizeof(options), "profile=%s%s%s", p->name,
-		 without != NULL ? ",without=" : "", without != NULL ? without : "");
+	snprintf(options, sizeof(options), "profile=%s", p->name);
+	if (without != NULL)
+		snprintf(options, sizeof(options), "profile=%s,without=%s", p->name, without);
+	else if (m->with != NULL)
+		snprintf(options, sizeof(options), "profile=%s,%s", p->name, m->with);
 	err = vb_fabric_open(&fp, &f);
 	if (err)
 		return err;
@@ -267,6 +276,13 @@ static int one_measure(struct vb_floor *f, const struct vb_sim_profile *p, enum 
 	return 0;
 }
 
+static bool can_measure(const struct vb_sim_profile *p, const struct measure *m)
+{
+	if (m->op == VB_OP_MFAA128 && !p->masked128)
+		return false;
+	return m->with == NULL || vb_sim_has_effect(p, m->effect);
+}
+
 int vb_floor_model(struct vb_floor *f)
 {
 	for (unsigned i = 0; i < vb_sim_profile_count; i++) {
@@ -275,7 +291,7 @@ int vb_floor_model(struct vb_floor *f)
 		for (unsigned m = 0; m < VB_ARRAY_SIZE(measures) && !vb_interrupted; m++) {
 			int err = 0;
 
-			if (p->masked128 || measures[m].op != VB_OP_MFAA128)
+			if (can_measure(p, &measures[m]))
 				err = one_measure(f, p, (enum vb_model)m);
 			if (err)
 				return err;

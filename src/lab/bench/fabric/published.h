@@ -23,6 +23,7 @@ enum vb_model {
 	VB_MODEL_WIRE,
 	VB_MODEL_INCAST,
 	VB_MODEL_INCAST_READS,
+	VB_MODEL_CORE,
 };
 
 struct vb_published {
