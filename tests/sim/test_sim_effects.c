@@ -4,7 +4,7 @@
 
 #include "model_test.h"
 
-#define CX3_NONE "without=atomics-unit+answer-wire+port-wire+core"
+#define CX3_NONE "without=atomics-unit+answer-wire+port-wire+core+outstanding"
 #define NONE     CX3_NONE "+messages+in-order+busy-word"
 
 /* Within two per cent above, for filling and draining. */
@@ -132,7 +132,7 @@ static void test_answers_stand_in_a_queue(void **state)
 {
 	enum { N = 40, LEN = 1024 };
 	const struct vb_sim_profile *p = profile_named("cx5-card");
-	struct vb_fabric *f = cluster("profile=cx5-card", 2, 1);
+	struct vb_fabric *f = cluster("profile=cx5-card,without=outstanding", 2, 1);
 	struct vb_ep *ep = endpoint(f, 1);
 	static char buf[N][LEN];
 	struct vb_verb v[N];
@@ -381,6 +381,48 @@ static void test_cores_that_cannot_be(void **state)
 	}
 }
 
+/* ---- outstanding ---- */
+
+/* ns that so many verbs of one client to one node take, in one doorbell; the op of each is ops[i % 2]. */
+static uint64_t batch_ns(const char *options, const unsigned *ops, unsigned n)
+{
+	struct vb_fabric *f = cluster(options, 2, 1);
+	struct vb_ep *ep = endpoint(f, 1);
+	struct vb_verb v[VB_BATCH_MAX];
+	uint64_t data[VB_BATCH_MAX] = {0}, start = now();
+
+	for (unsigned i = 0; i < n; i++)
+		v[i] = (struct vb_verb){.op = (uint8_t)ops[i % 2],
+					.flags = VB_SIGNALLED,
+					.addr = word(0, i),
+					.buf = &data[i],
+					.len = 8};
+	assert_int_equal(vb_post_wait(ep, v, n), 0);
+	start = now() - start;
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+	return start;
+}
+
+/* A connection has sixteen READs and atomics under way; the others wait, and what is behind them. */
+static void test_so_many_answers_are_under_way(void **state)
+{
+	static const unsigned reads[] = {VB_OP_READ, VB_OP_READ},
+			      mixed[] = {VB_OP_FAA64, VB_OP_READ},
+			      writes[] = {VB_OP_WRITE, VB_OP_WRITE};
+	static const char on[] = "profile=cx5-card", off[] = "profile=cx5-card,without=outstanding";
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	uint64_t trip = path(p) - p->post_ns - p->poll_ns + p->read_ns;
+	unsigned max = (unsigned)p->answers_max;
+
+	assert_int_equal(max, 16);
+	assert_int_equal(batch_ns(on, reads, max), batch_ns(off, reads, max));
+	assert_true(batch_ns(on, reads, max + 1) > batch_ns(off, reads, max + 1) + trip / 2);
+	assert_true(batch_ns(on, mixed, max + 1) > batch_ns(off, mixed, max + 1) + trip / 2);
+	assert_true(batch_ns(on, reads, 4 * max) > 4 * trip);
+	assert_int_equal(batch_ns(on, writes, 4 * max), batch_ns(off, writes, 4 * max));
+}
+
 /* But for messages, queues are all that effects add: a verb alone takes as long as without them. */
 static void test_effects_cost_a_verb_alone_nothing(void **state)
 {
@@ -449,6 +491,7 @@ int main(void)
 		cmocka_unit_test(test_clients_of_a_core_take_turns),
 		cmocka_unit_test(test_a_server_shares_its_cores),
 		cmocka_unit_test(test_cores_that_cannot_be),
+		cmocka_unit_test(test_so_many_answers_are_under_way),
 		cmocka_unit_test(test_effects_cost_a_verb_alone_nothing),
 		cmocka_unit_test(test_what_can_be_switched_off),
 	};

@@ -167,10 +167,13 @@ static void submit(struct sim *s, struct sim_op *op, uint64_t at)
 	sim_at(s, op, SIM_ARRIVE, arrive);
 }
 
-/* A fence waits for all answers; behind a lost verb the connection has to be made anew first; and
- * nobody passes one who waits. */
-static bool must_wait(const struct sim_flow *f, const struct sim_op *op)
+/* A fence waits for all answers; so do READs and atomics for one of those that are under way where there
+ * may be no more; behind a lost verb the connection has to be made anew first; and nobody passes one who
+ * waits. */
+static bool must_wait(const struct sim *s, const struct sim_flow *f, const struct sim_op *op)
 {
+	if (vb_unlikely(s->p.answers_max != 0) && f->answers >= s->p.answers_max && sim_answers(op))
+		return true;
 	return f->broken || ((op->verb_flags & VB_FENCE) != 0 && f->answers > 0);
 }
 
@@ -178,7 +181,7 @@ void sim_doorbell(struct sim *s, struct sim_op *op, uint64_t at_ns)
 {
 	struct sim_flow *f = op->flow;
 
-	if (vb_likely(f->held == NULL && !must_wait(f, op))) {
+	if (vb_likely(f->held == NULL && !must_wait(s, f, op))) {
 		submit(s, op, at_ns);
 		return;
 	}
@@ -230,7 +233,7 @@ static void finish(struct sim *s, struct sim_op *op)
 		f->answers -= sim_answers(op);
 		if (f->in_flight == 0)
 			f->broken = false;
-		while (vb_unlikely(f->held != NULL) && !must_wait(f, f->held)) {
+		while (vb_unlikely(f->held != NULL) && !must_wait(s, f, f->held)) {
 			struct sim_op *next = f->held;
 
 			f->held = next->next;

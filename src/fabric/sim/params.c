@@ -55,6 +55,8 @@ const struct vb_sim_param vb_sim_params[] = {
 	EFFECT(recv_ns, "messages", "... and gives the card another buffer for the next one"),
 	EFFECT_FLAG(send_waits, "messages",
 		    "a client that sends one stands still until it is there"),
+	EFFECT(answers_max, "outstanding",
+	       "so many READs and atomics of a connection are under way"),
 	EFFECT(switch_ns, "core",
 	       "clients may share a core (option cores), which changes from one to another"),
 	EFFECT_FLAG(in_order, "in-order",

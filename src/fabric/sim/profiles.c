@@ -98,6 +98,7 @@ const struct vb_sim_profile vb_sim_profiles[] = {
 		.in_order = true,
 		EDR,
 		CORE,
+		.answers_max = 16,
 		DC,
 		.masked64 = true,
 		.masked128 = true,
@@ -113,6 +114,7 @@ const struct vb_sim_profile vb_sim_profiles[] = {
 		.in_order = true,
 		EDR,
 		CORE,
+		.answers_max = 16,
 		DC,
 		.masked64 = true,
 		.masked128 = true,
@@ -127,6 +129,7 @@ const struct vb_sim_profile vb_sim_profiles[] = {
 		.atomics_unit_ns = 370,
 		FDR,
 		CORE,
+		.answers_max = 16,
 		.masked64 = true,
 	},
 };

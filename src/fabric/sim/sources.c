@@ -108,6 +108,9 @@ const struct vb_sim_source sim_sources_zero[] = {
 	"FDR: four lanes of 14.0625 Gb/s in 64b/66b, 54.5 Gb/s each way (user manual of the "      \
 	"card)."
 
+#define OUTSTANDING_TEXT                                                                           \
+	"max_qp_rd_atom and max_qp_init_rd_atom of the card, as ibv_devinfo -v shows them: 16."
+
 const struct vb_sim_source sim_sources_cx5_card[] = {
 	{"atomics_unit_ns", VB_SIM_CALIBRATED,
 	 "On the artifact evaluation of ShiftLock: under uniform locks CAS ends at 17.3 M "
@@ -138,6 +141,7 @@ const struct vb_sim_source sim_sources_cx5_card[] = {
 	 "is cannot be told apart: the address handle that MCS's code makes for each SEND, the "
 	 "receive queue's buffer that the card fetches, 48 busy hyperthreads on 24 cores."},
 	{"recv_ns", VB_SIM_ESTIMATE, "As post_ns: one request written, one doorbell rung."},
+	{"answers_max", VB_SIM_DATA_SHEET, OUTSTANDING_TEXT},
 	{"switch_ns", VB_SIM_MEASURED,
 	 "RCBench, on its coroutines (Boost): a switch between two takes about 20 ns, on hosts "
 	 "with "
@@ -151,6 +155,7 @@ const struct vb_sim_source sim_sources_cx5_card[] = {
 const struct vb_sim_source sim_sources_cx4_card[] = {
 	{"answer_byte_ps", VB_SIM_DATA_SHEET, EDR_TEXT},
 	{"port_byte_ps", VB_SIM_DATA_SHEET, EDR_TEXT},
+	{"answers_max", VB_SIM_DATA_SHEET, OUTSTANDING_TEXT},
 	{"line_ns", VB_SIM_DATA_SHEET, "64 bytes at EDR's 100 Gb/s: 5.12 ns."},
 	{"verb_bound_ns", VB_SIM_CHOICE, "As cx5: a choice of the requester."},
 	{"masked64", VB_SIM_DATA_SHEET,
@@ -169,6 +174,7 @@ const struct vb_sim_source sim_sources_cx3_card[] = {
 	 "exceeds the CPU's cache, which this profile does not know."},
 	{"answer_byte_ps", VB_SIM_DATA_SHEET, FDR_TEXT},
 	{"port_byte_ps", VB_SIM_DATA_SHEET, FDR_TEXT},
+	{"answers_max", VB_SIM_DATA_SHEET, OUTSTANDING_TEXT},
 	{"switch_ns", VB_SIM_ESTIMATE, "As cx5-card; of a host, not of a card."},
 	{0},
 };

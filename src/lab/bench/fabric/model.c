@@ -25,6 +25,7 @@
 
 enum scene {
 	ALONE,    /* one client, one verb, nothing in its way: us */
+	BATCH,    /* one client, 64 verbs in one doorbell: us */
 	MESSAGE,  /* from client to client to client, each sends when it has heard: us a hop */
 	TO_ONE,   /* all clients, on four nodes, to the fifth */
 	FROM_ONE, /* all clients on one node, to the four others */
@@ -66,6 +67,8 @@ static const struct measure {
 				   4096, "port-wire", NULL},
 	[VB_MODEL_CORE] = {"verbs of clients on one core", "M/s", FROM_ONE, VB_OP_READ, 8, 8,
 			   "core", "cores=1"},
+	[VB_MODEL_BATCH] = {"64 READs of 8 B, one doorbell", "us", BATCH, VB_OP_READ, 8, 0,
+			    "outstanding", NULL},
 };
 
 /* ---- one measurement ---- */
@@ -170,14 +173,19 @@ static int measure_hops(struct vb_ep **ep, unsigned n, double *ns)
 static int measure_alone(struct vb_ep *ep, const struct vb_ep *to, const struct measure *m,
 			 double *ns)
 {
-	struct vb_verb v = verb_of(m, vb_addr_make(0, FIRST));
+	struct vb_verb v[VB_BATCH_MAX];
 	const struct vb_msg msg = {.tag = 1};
+	unsigned n = m->scene == BATCH ? VB_BATCH_MAX : 1;
 	uint64_t start = vb_ep_now(ep);
 	int err;
 
-	v.peer = to->self;
-	v.msg = &msg;
-	err = vb_verb_run(ep, &v);
+	for (unsigned i = 0; i < n; i++) {
+		v[i] = verb_of(m, vb_addr_make(0, FIRST));
+		v[i].flags = VB_SIGNALLED;
+		v[i].peer = to->self;
+		v[i].msg = &msg;
+	}
+	err = vb_post_wait(ep, v, n);
 	*ns = (double)(vb_ep_now(ep) - start);
 	return err;
 }
@@ -190,7 +198,7 @@ static int measure_few(struct vb_fabric *f, const struct measure *m, double *ns)
 
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(ep) && err == 0; i++)
 		err = vb_ep_open(f, (uint16_t)i, &ep[i]);
-	if (err == 0 && m->scene == ALONE)
+	if (err == 0 && m->scene != MESSAGE)
 		err = measure_alone(ep[1], ep[0], m, ns);
 	else if (err == 0)
 		err = measure_hops(ep, VB_ARRAY_SIZE(ep), ns);
@@ -224,7 +232,7 @@ static int measure(const struct vb_sim_profile *p, const struct measure *m, cons
 	err = vb_fabric_open(&fp, &f);
 	if (err)
 		return err;
-	if (m->scene == ALONE || m->scene == MESSAGE)
+	if (m->scene == ALONE || m->scene == BATCH || m->scene == MESSAGE)
 		err = measure_few(f, m, &ns);
 	else
 		err = measure_crowd(f, m, &ns);

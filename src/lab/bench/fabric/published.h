@@ -24,6 +24,7 @@ enum vb_model {
 	VB_MODEL_INCAST,
 	VB_MODEL_INCAST_READS,
 	VB_MODEL_CORE,
+	VB_MODEL_BATCH,
 };
 
 struct vb_published {
