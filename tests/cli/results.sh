@@ -70,9 +70,9 @@ others() {
 }
 is 'sim: effects are seen' others
 run bench lock --lock dslr,shiftlock --fabric sim --profile cx5-card --nodes 3 --clients 24 --locks 100k \
-	--fabric-options without=atomics-unit+answer-wire+port-wire+messages+in-order+busy-word+core+outstanding --duration 2ms --seed 7 --json "$json"
+	--fabric-options without=atomics-unit+answer-wire+port-wire+messages+in-order+busy-word+core+outstanding+own-node --duration 2ms --seed 7 --json "$json"
 is 'sim: switched off, they are not' same
-is_json 'sim: what was off' '.runs[0].fabric_options == "without=atomics-unit+answer-wire+port-wire+messages+in-order+busy-word+core+outstanding"'
+is_json 'sim: what was off' '.runs[0].fabric_options == "without=atomics-unit+answer-wire+port-wire+messages+in-order+busy-word+core+outstanding+own-node"'
 run bench lock --lock cas --fabric sim --profile cx5 --fabric-options without=atomics-unit
 is 'sim: an effect that is not there cannot be off' [ "$status" = 2 ]
 
@@ -94,9 +94,9 @@ is_json 'model: ... and how' '[.runs[] | select(.published.sets != null).publish
 is_json 'model: no profile without an effect has its parameter' '[.runs[] | select(.profile == "cx5") |
 	.published.sets // empty] | unique == ["atomic128_ns", "inbound_ns", "word64_busy_ns"]'
 is_json 'model: each effect of each card, off' '[.runs[] | select(.name | startswith("without")) |
-	.profile + .name] | length == 21 and (unique | length == 21)'
-is_json 'model: a card gets no faster when an effect is on, but for its words' '[.runs | . as $r | keys[] |
-	select($r[.].name | startswith("without")) | select($r[.].name != "without busy-word") |
+	.profile + .name] | length == 24 and (unique | length == 24)'
+is_json 'model: a card gets no faster when an effect is on, but for its words and its own memory' '[.runs | . as $r | keys[] |
+	select($r[.].name | startswith("without")) | select($r[.].name | IN("without busy-word", "without own-node") | not) |
 	($r[. - 1].value <= $r[.].value) != ($r[.].unit == "us")] | all'
 
 # A hold of two leases and a half, by default ten milliseconds each.

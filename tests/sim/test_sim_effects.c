@@ -4,7 +4,7 @@
 
 #include "model_test.h"
 
-#define CX3_NONE "without=atomics-unit+answer-wire+port-wire+core+outstanding"
+#define CX3_NONE "without=atomics-unit+answer-wire+port-wire+core+outstanding+own-node"
 #define NONE     CX3_NONE "+messages+in-order+busy-word"
 
 /* Within two per cent above, for filling and draining. */
@@ -362,7 +362,7 @@ static void test_a_server_shares_its_cores(void **state)
 	assert_in_range(took, calls / 2, calls * 53 / 100);
 }
 
-static void test_cores_that_cannot_be(void **state)
+static void test_options_that_need_an_effect(void **state)
 {
 	static const char *const wrong[] = {"profile=cx5,cores=2",
 					    "profile=cx5-card,cores=2,handlers=3",
@@ -421,6 +421,79 @@ static void test_so_many_answers_are_under_way(void **state)
 	assert_true(batch_ns(on, mixed, max + 1) > batch_ns(off, mixed, max + 1) + trip / 2);
 	assert_true(batch_ns(on, reads, 4 * max) > 4 * trip);
 	assert_int_equal(batch_ns(on, writes, 4 * max), batch_ns(off, writes, 4 * max));
+}
+
+/* ---- the own node, and others that are further away ---- */
+
+static void test_the_own_node_as_memory(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	struct vb_fabric *f = cluster("profile=cx5-card,own=memory", 2, 1);
+	struct vb_ep *ep = endpoint(f, 1), *next = endpoint(f, 1), *far = endpoint(f, 0);
+	uint64_t here = p->post_ns + p->own_ns + p->poll_ns, x = 7;
+	struct vb_verb write = {.op = VB_OP_WRITE, .addr = word(1, 4), .buf = &x, .len = 8};
+
+	assert_int_equal(
+		timed(ep, (struct vb_verb){.op = VB_OP_FAA64, .addr = word(1, 2), .compare.lo = 3}),
+		here);
+	assert_int_equal(peek(f, word(1, 2)), 3);
+	assert_int_equal(timed(ep, write), here);
+	assert_int_equal(peek(f, word(1, 4)), 7);
+	/* Messages stay there, too, and are none of the card's. */
+	assert_in_range(sent(ep, next, false), here, here + 1);
+	assert_int_equal(sent(ep, next, true), 0);
+	assert_int_equal(heard(ep, next), here);
+	/* Others are as far as ever. */
+	assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_FAA64, .addr = word(0, 2)}),
+			 path(p) + p->atomic64_ns);
+	assert_int_equal(sent(ep, far, true), path(p) + p->write_ns + p->connect_ns);
+	vb_ep_close(far);
+	vb_ep_close(next);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
+}
+
+/* Nothing of it takes a queue or a wire of the card: as fast as the clients' CPUs. */
+static void test_the_own_nodes_memory_has_no_queue(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	struct vb_fabric *f = cluster("profile=cx5-card,own=memory", 1, 1);
+	static char buf[4096];
+	struct load l[CLIENTS];
+
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		l[i] = (struct load){.ep = endpoint(f, 0),
+				     .a = word(0, 0),
+				     .n = EACH,
+				     .op = i % 2 ? VB_OP_READ : VB_OP_FAA64,
+				     .len = 8,
+				     .buf = buf};
+		spawn(hammer, &l[i]);
+	}
+	run_all();
+	assert_int_equal(now(), EACH * (p->post_ns + p->own_ns + p->poll_ns));
+	for (unsigned i = 0; i < CLIENTS; i++)
+		vb_ep_close(l[i].ep);
+	vb_fabric_close(f);
+}
+
+/* A delay is the profile's business no more than a cable is: any has it. */
+static void test_a_delay_between_nodes(void **state)
+{
+	const struct vb_sim_profile *p = profile_named("cx5");
+	struct vb_fabric *f = cluster("profile=cx5,delay=1ms", 2, 1);
+	struct vb_ep *ep = endpoint(f, 1), *to = endpoint(f, 0);
+
+	assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_FAA64, .addr = word(0, 2)}),
+			 path(p) + p->atomic64_ns + 1000000);
+	assert_int_equal(sent(ep, to, false), path(p) + p->write_ns + 1000000);
+	assert_int_equal(timed(ep, (struct vb_verb){.op = VB_OP_FAA64, .addr = word(1, 2)}),
+			 path(p) + p->atomic64_ns);
+	assert_int_equal(f->caps.verb_bound_ns, p->verb_bound_ns + 1000000);
+	assert_int_equal(f->caps.rtt_ns, vb_sim_rtt_ns(p) + 1000000);
+	vb_ep_close(to);
+	vb_ep_close(ep);
+	vb_fabric_close(f);
 }
 
 /* But for messages, queues are all that effects add: a verb alone takes as long as without them. */
@@ -490,8 +563,11 @@ int main(void)
 		cmocka_unit_test(test_messages_of_and_to_the_gone),
 		cmocka_unit_test(test_clients_of_a_core_take_turns),
 		cmocka_unit_test(test_a_server_shares_its_cores),
-		cmocka_unit_test(test_cores_that_cannot_be),
+		cmocka_unit_test(test_options_that_need_an_effect),
 		cmocka_unit_test(test_so_many_answers_are_under_way),
+		cmocka_unit_test(test_the_own_node_as_memory),
+		cmocka_unit_test(test_the_own_nodes_memory_has_no_queue),
+		cmocka_unit_test(test_a_delay_between_nodes),
 		cmocka_unit_test(test_effects_cost_a_verb_alone_nothing),
 		cmocka_unit_test(test_what_can_be_switched_off),
 	};

@@ -127,9 +127,9 @@ static void test_one_seed_one_trace(void **state)
 static void test_effects_off_are_as_before(void **state)
 {
 	static const char on[] = "profile=cx5-card";
-	static const char off[] =
-		"profile=cx5-card,without=port-wire+core+outstanding+in-order+atomics-unit+"
-		"messages+answer-wire+busy-word";
+	static const char off[] = "profile=cx5-card,without=port-wire+own-node+core+outstanding+in-"
+				  "order+atomics-unit+"
+				  "messages+answer-wire+busy-word";
 
 	for (unsigned faults = 0; faults < 2; faults++) {
 		uint64_t verbs, more, plain = play(7, 40, 200, faults, &verbs);

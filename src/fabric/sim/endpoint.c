@@ -33,6 +33,8 @@ bool sim_between_clients(const struct sim_ep *from, vb_peer to)
 {
 	const struct sim_ep *ep = sim_find_peer(from->sim, to);
 
+	if (from->sim->own_ns != 0 && vb_peer_node(to) == vb_peer_node(from->base.self))
+		return false;
 	return !from->server && ep != NULL && !ep->server;
 }
 

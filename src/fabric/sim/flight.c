@@ -121,16 +121,15 @@ static uint64_t connect_first(struct sim *s, struct sim_op *op)
 	return s->p.connect_ns;
 }
 
-static void submit(struct sim *s, struct sim_op *op, uint64_t at)
+/* When what the client's NIC is told at `bell` has left it. */
+static uint64_t out_of_nic(struct sim *s, struct sim_op *op, uint64_t bell)
 {
 	struct sim_nic *nic = &s->nics[op->src];
-	uint64_t bell = at, arrive, lines = 0;
+	uint64_t at, lines = 0;
 
-	op->flow->in_flight++;
-	op->flow->answers += sim_answers(op);
 	if (op->t.op != VB_OP_READ)
 		lines = sim_lines_ns(s, op->t.len);
-	at = sim_max(at, nic->out_free_ns) + s->p.outbound_ns + lines;
+	at = sim_max(bell, nic->out_free_ns) + s->p.outbound_ns + lines;
 	nic->out_free_ns = at;
 	/* The link counts from the doorbell: what waits for its turn in the NIC keeps no answer from it. */
 	if (vb_unlikely(s->p.answer_byte_ps != 0))
@@ -138,9 +137,32 @@ static void submit(struct sim *s, struct sim_op *op, uint64_t at)
 					      wire_ps(s->p.answer_byte_ps, request_bytes(op))));
 	if (vb_unlikely(s->p.connect_ns != 0))
 		at += connect_first(s, op);
-	arrive = at + s->p.one_way_ns;
+	return at;
+}
+
+/* When it arrives.  gone: when it has left its client. */
+static uint64_t under_way(struct sim *s, struct sim_op *op, uint64_t bell, uint64_t *gone)
+{
+	uint64_t arrive;
+
+	*gone = bell;
+	if (vb_unlikely(sim_at_home(s, op)))
+		return bell + s->own_ns + (s->faulty ? op->delay_ns : 0);
+	*gone = out_of_nic(s, op, bell);
+	arrive = *gone + s->p.one_way_ns;
 	if (vb_unlikely(s->faulty))
-		arrive = sim_fault_wire(s, op->src, op->dst, at) + op->delay_ns;
+		arrive = sim_fault_wire(s, op->src, op->dst, *gone) + op->delay_ns;
+	if (vb_unlikely(s->delay_ns != 0) && op->src != op->dst)
+		arrive += s->delay_ns;
+	return arrive;
+}
+
+static void submit(struct sim *s, struct sim_op *op, uint64_t at)
+{
+	uint64_t gone, arrive = under_way(s, op, at, &gone);
+
+	op->flow->in_flight++;
+	op->flow->answers += sim_answers(op);
 	if (vb_unlikely(op->fate & SIM_EARLY)) {
 		arrive = sim_max(arrive, sim_max(op->flow->last_write, op->flow->last_atomic) + 1);
 		if (op->fate & SIM_BEHIND)
@@ -156,7 +178,7 @@ static void submit(struct sim *s, struct sim_op *op, uint64_t at)
 	}
 	if (vb_unlikely(op->fate & SIM_EARLY)) {
 		op->arrive_ns = arrive;
-		sim_at(s, op, SIM_EARLY_END, at + s->p.poll_ns);
+		sim_at(s, op, SIM_EARLY_END, gone + s->p.poll_ns);
 		return;
 	}
 	if (sim_atomic(op))
@@ -342,6 +364,8 @@ static uint64_t through(struct sim *s, struct sim_op *op, uint64_t now)
 	struct sim_nic *nic = &s->nics[op->dst];
 	uint64_t at;
 
+	if (vb_unlikely(sim_at_home(s, op)))
+		return now;
 	if (vb_unlikely(s->p.port_byte_ps != 0))
 		now = through_link(&nic->in_link_ps, now,
 				   wire_ps(s->p.port_byte_ps, request_bytes(op)));
@@ -430,18 +454,20 @@ static void effect(struct sim *s, struct sim_op *op)
 /* The last byte of the answer leaves the target at a time. */
 static void answer_at(struct sim *s, struct sim_op *op, uint64_t at)
 {
-	uint64_t back = at + s->p.one_way_ns;
+	bool home = sim_at_home(s, op);
+	uint64_t way = home ? 0 : s->p.one_way_ns, back = at + way;
 
 	if (vb_unlikely(s->faulty)) {
-		uint64_t last = op->deadline_ns + s->p.one_way_ns;
+		uint64_t last = op->deadline_ns + way;
 
-		back = sim_max(back, sim_fault_wire(s, op->dst, op->src, at));
-		if ((op->fate & SIM_LOSE) || back > sim_max(last, at + s->p.one_way_ns)) {
+		if (!home)
+			back = sim_max(back, sim_fault_wire(s, op->dst, op->src, at));
+		if ((op->fate & SIM_LOSE) || back > sim_max(last, at + way)) {
 			op->t.status = -VB_EUNKNOWN;
 			back = last;
 		}
 	}
-	if (vb_unlikely(s->p.port_byte_ps != 0) && sim_answers(op) && op->t.status == 0)
+	if (vb_unlikely(s->p.port_byte_ps != 0) && !home && sim_answers(op) && op->t.status == 0)
 		sim_at(s, op, SIM_RETURN, back);
 	else
 		sim_at(s, op, SIM_COMPLETE, back + s->p.poll_ns);
@@ -455,7 +481,7 @@ static void answer(struct sim *s, struct sim_op *op)
 		finish(s, op);
 		return;
 	}
-	if (vb_unlikely(s->p.answer_byte_ps != 0) && sim_answers(op)) {
+	if (vb_unlikely(s->p.answer_byte_ps != 0) && sim_answers(op) && !sim_at_home(s, op)) {
 		sim_at(s, op, SIM_LEAVE, at);
 		return;
 	}

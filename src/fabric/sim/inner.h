@@ -210,6 +210,8 @@ struct sim {
 	unsigned handlers;
 	unsigned cores; /* that the clients of a node share; 0: each has its own */
 	struct sim_cores *node_cores;
+	uint64_t own_ns;   /* of the profile, where the option says so; 0: the own node is as far as others */
+	uint64_t delay_ns; /* added to what goes from one node to another */
 	char *memory; /* of all nodes, one after the other */
 	struct sim_nic *nics;
 	struct sim_region *regions;
@@ -278,6 +280,12 @@ static inline bool sim_atomic(const struct sim_op *op)
 	return op->t.op >= VB_OP_CAS64 && op->t.op <= VB_OP_MFAA128;
 }
 
+/* It stays on its node, and nothing of the card befalls it. */
+static inline bool sim_at_home(const struct sim *s, const struct sim_op *op)
+{
+	return s->own_ns != 0 && op->src == op->dst;
+}
+
 static inline bool sim_message(const struct sim_op *op)
 {
 	return op->t.op == VB_OP_SEND || op->t.op == VB_OP_WRITE_NOTIFY;
@@ -299,7 +307,7 @@ static inline uint64_t sim_lines_ns(const struct sim *s, uint32_t len)
 void sim_ep_free(struct sim_ep *ep);
 /* The living endpoint of that name, or NULL. */
 struct sim_ep *sim_find_peer(const struct sim *s, vb_peer peer);
-/* A message from a client to a client: neither of them is a server. */
+/* A message from a client to a client, neither of which is a server, by their cards. */
 bool sim_between_clients(const struct sim_ep *from, vb_peer to);
 /* False: there is no room, nor will there be. */
 bool sim_inbox_put(struct sim_ep *ep, const struct vb_msg *msg);

@@ -57,6 +57,7 @@ const struct vb_sim_param vb_sim_params[] = {
 		    "a client that sends one stands still until it is there"),
 	EFFECT(answers_max, "outstanding",
 	       "so many READs and atomics of a connection are under way"),
+	EFFECT(own_ns, "own-node", "clients may use their own node's memory as such (option own)"),
 	EFFECT(switch_ns, "core",
 	       "clients may share a core (option cores), which changes from one to another"),
 	EFFECT_FLAG(in_order, "in-order",

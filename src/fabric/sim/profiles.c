@@ -25,8 +25,8 @@
 /* Of clients that have a dynamic connection (DC) each for messages: from Connect-IB on. */
 #define DC .connect_ns = 1000, .hear_ns = 2660, .recv_ns = 90, .send_waits = true
 
-/* Of a host, not of a card: coroutines that share a core. */
-#define CORE .switch_ns = 20
+/* Not of the card: coroutines that share a core, memory of the own node. */
+#define HOST .switch_ns = 20, .own_ns = 100
 
 #define EDR .answer_byte_ps = 80, .port_byte_ps = 80
 #define FDR .answer_byte_ps = 147, .port_byte_ps = 147
@@ -97,7 +97,7 @@ const struct vb_sim_profile vb_sim_profiles[] = {
 		.word_ns = 260,
 		.in_order = true,
 		EDR,
-		CORE,
+		HOST,
 		.answers_max = 16,
 		DC,
 		.masked64 = true,
@@ -113,7 +113,7 @@ const struct vb_sim_profile vb_sim_profiles[] = {
 		.word_ns = 260,
 		.in_order = true,
 		EDR,
-		CORE,
+		HOST,
 		.answers_max = 16,
 		DC,
 		.masked64 = true,
@@ -128,7 +128,7 @@ const struct vb_sim_profile vb_sim_profiles[] = {
 		CX3,
 		.atomics_unit_ns = 370,
 		FDR,
-		CORE,
+		HOST,
 		.answers_max = 16,
 		.masked64 = true,
 	},

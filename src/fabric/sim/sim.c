@@ -18,6 +18,8 @@ struct sim_options {
 	int profile;
 	uint64_t handlers;
 	uint64_t cores;
+	int own; /* 1: a client uses its own node's memory without its card */
+	uint64_t delay_ns;
 	uint64_t bound_ns;
 	int scope; /* 1: the owner's CPU may use atomics on words that the NIC uses */
 	const char *without;
@@ -34,6 +36,10 @@ static const struct vb_opt sim_table[] = {
 	VB_OPT_SIZE(
 		struct sim_options, cores, "cores", "0", 0, SIM_CORES_MAX,
 		"of each node, which its clients and server threads share; 0: each has its own"),
+	VB_OPT_CHOICE(struct sim_options, own, "own", "card|memory", "card",
+		      "how clients reach their own node: as any other, or as memory"),
+	VB_OPT_TIME(struct sim_options, delay_ns, "delay", "0", 0, 10000000000ull,
+		    "added to each request and message from one node to another"),
 	VB_OPT_CHOICE(struct sim_options, scope, "scope", "nic|global", "nic",
 		      "what atomics are atomic with: the NIC's others, or the CPU's too"),
 	VB_OPT_TIME(struct sim_options, bound_ns, "bound", "0", 0, 10000000000ull,
@@ -135,11 +141,30 @@ static void set_caps(struct sim *s)
 
 	*c = vb_fabric_sim.caps;
 	c->verb_bound_ns = s->p.verb_bound_ns;
-	c->rtt_ns = vb_sim_rtt_ns(&s->p);
+	c->rtt_ns = vb_sim_rtt_ns(&s->p) + s->delay_ns;
 	if (!s->p.masked64)
 		c->flags &= ~(uint32_t)VB_CAP_MASKED64;
 	if (!s->p.masked128)
 		c->flags &= ~(uint32_t)VB_CAP_MASKED128;
+}
+
+static int use_options(struct sim *s, const struct sim_options *o)
+{
+	int err = o->without != NULL ? vb_sim_without(&s->p, o->without) : 0;
+
+	if (err != 0)
+		return err;
+	if (o->own == 1 && s->p.own_ns == 0)
+		return vb_fail(-EINVAL,
+			       "own=memory: profile '%s' has not what that takes (effect own-node)",
+			       s->p.name);
+	if (o->bound_ns != 0)
+		s->p.verb_bound_ns = o->bound_ns;
+	s->own_ns = o->own == 1 ? s->p.own_ns : 0;
+	/* What is late on purpose is not lost. */
+	s->delay_ns = o->delay_ns;
+	s->p.verb_bound_ns += o->delay_ns;
+	return 0;
 }
 
 static int sim_open(const struct vb_fabric_params *params, const void *options,
@@ -167,14 +192,10 @@ static int sim_open(const struct vb_fabric_params *params, const void *options,
 	s->p = vb_sim_profiles[o->profile];
 	s->handlers = (unsigned)o->handlers;
 	s->cores = (unsigned)o->cores;
-	if (o->bound_ns != 0)
-		s->p.verb_bound_ns = o->bound_ns;
-	if (o->without != NULL) {
-		err = vb_sim_without(&s->p, o->without);
-		if (err != 0) {
-			free(s);
-			return err;
-		}
+	err = use_options(s, o);
+	if (err != 0) {
+		free(s);
+		return err;
 	}
 	set_caps(s);
 	if (o->scope == 1)

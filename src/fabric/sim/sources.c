@@ -108,6 +108,9 @@ const struct vb_sim_source sim_sources_zero[] = {
 	"FDR: four lanes of 14.0625 Gb/s in 64b/66b, 54.5 Gb/s each way (user manual of the "      \
 	"card)."
 
+#define OWN_TEXT                                                                                   \
+	"A line that another core of the machine has, fetched or taken over: about 100 ns across " \
+	"two sockets of that time.  The cache's transfers in between are not modelled."
 #define OUTSTANDING_TEXT                                                                           \
 	"max_qp_rd_atom and max_qp_init_rd_atom of the card, as ibv_devinfo -v shows them: 16."
 
@@ -142,6 +145,7 @@ const struct vb_sim_source sim_sources_cx5_card[] = {
 	 "receive queue's buffer that the card fetches, 48 busy hyperthreads on 24 cores."},
 	{"recv_ns", VB_SIM_ESTIMATE, "As post_ns: one request written, one doorbell rung."},
 	{"answers_max", VB_SIM_DATA_SHEET, OUTSTANDING_TEXT},
+	{"own_ns", VB_SIM_ESTIMATE, OWN_TEXT},
 	{"switch_ns", VB_SIM_MEASURED,
 	 "RCBench, on its coroutines (Boost): a switch between two takes about 20 ns, on hosts "
 	 "with "
@@ -175,6 +179,7 @@ const struct vb_sim_source sim_sources_cx3_card[] = {
 	{"answer_byte_ps", VB_SIM_DATA_SHEET, FDR_TEXT},
 	{"port_byte_ps", VB_SIM_DATA_SHEET, FDR_TEXT},
 	{"answers_max", VB_SIM_DATA_SHEET, OUTSTANDING_TEXT},
+	{"own_ns", VB_SIM_ESTIMATE, OWN_TEXT},
 	{"switch_ns", VB_SIM_ESTIMATE, "As cx5-card; of a host, not of a card."},
 	{0},
 };

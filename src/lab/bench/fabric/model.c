@@ -23,8 +23,10 @@
 #define NODE_BYTES (1ull << 20)
 #define MANY_WORDS 8u /* bytes from one client's word to the next one's */
 
+/* Up to MESSAGE few clients, and then all. */
 enum scene {
 	ALONE,    /* one client, one verb, nothing in its way: us */
+	OWN,      /* ALONE, of the client's own node */
 	BATCH,    /* one client, 64 verbs in one doorbell: us */
 	MESSAGE,  /* from client to client to client, each sends when it has heard: us a hop */
 	TO_ONE,   /* all clients, on four nodes, to the fifth */
@@ -69,6 +71,8 @@ static const struct measure {
 			   "core", "cores=1"},
 	[VB_MODEL_BATCH] = {"64 READs of 8 B, one doorbell", "us", BATCH, VB_OP_READ, 8, 0,
 			    "outstanding", NULL},
+	[VB_MODEL_OWN] = {"CAS on the own node", "us", OWN, VB_OP_CAS64, 0, 0, "own-node",
+			  "own=memory"},
 };
 
 /* ---- one measurement ---- */
@@ -180,7 +184,7 @@ static int measure_alone(struct vb_ep *ep, const struct vb_ep *to, const struct 
 	int err;
 
 	for (unsigned i = 0; i < n; i++) {
-		v[i] = verb_of(m, vb_addr_make(0, FIRST));
+		v[i] = verb_of(m, vb_addr_make(m->scene == OWN ? 1 : 0, FIRST));
 		v[i].flags = VB_SIGNALLED;
 		v[i].peer = to->self;
 		v[i].msg = &msg;
@@ -232,7 +236,7 @@ static int measure(const struct vb_sim_profile *p, const struct measure *m, cons
 	err = vb_fabric_open(&fp, &f);
 	if (err)
 		return err;
-	if (m->scene == ALONE || m->scene == BATCH || m->scene == MESSAGE)
+	if (m->scene <= MESSAGE)
 		err = measure_few(f, m, &ns);
 	else
 		err = measure_crowd(f, m, &ns);

@@ -25,6 +25,7 @@ enum vb_model {
 	VB_MODEL_INCAST_READS,
 	VB_MODEL_CORE,
 	VB_MODEL_BATCH,
+	VB_MODEL_OWN,
 };
 
 struct vb_published {
