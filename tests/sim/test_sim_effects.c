@@ -362,6 +362,33 @@ static void test_a_server_shares_its_cores(void **state)
 	assert_in_range(took, calls / 2, calls * 53 / 100);
 }
 
+/* Of two servers on a node each has a core of its own as long as there is one. */
+static void test_servers_of_a_node_have_their_cores(void **state)
+{
+	enum { N = 32, CALLS = 100 };
+	const struct vb_sim_profile *p = profile_named("cx5-card");
+	struct vb_fabric *f = cluster("profile=cx5-card,cores=2", 2, 1);
+	uint64_t calls = N * CALLS * (p->handler_ns + p->post_ns);
+	struct server s[2];
+	struct caller c[N];
+
+	for (unsigned i = 0; i < 2; i++) {
+		s[i] = (struct server){.ep = endpoint(f, 0), .want = N / 2 * CALLS};
+		spawn(serve, &s[i]);
+	}
+	for (unsigned i = 0; i < N; i++) {
+		c[i] = (struct caller){endpoint(f, 1), s[i % 2].ep->self, CALLS};
+		spawn(call, &c[i]);
+	}
+	run_all();
+	assert_in_range(now(), calls / 2, calls * 55 / 100);
+	for (unsigned i = 0; i < N; i++)
+		vb_ep_close(c[i].ep);
+	for (unsigned i = 0; i < 2; i++)
+		vb_ep_close(s[i].ep);
+	vb_fabric_close(f);
+}
+
 static void test_options_that_need_an_effect(void **state)
 {
 	static const char *const wrong[] = {"profile=cx5,cores=2",
@@ -563,6 +590,7 @@ int main(void)
 		cmocka_unit_test(test_messages_of_and_to_the_gone),
 		cmocka_unit_test(test_clients_of_a_core_take_turns),
 		cmocka_unit_test(test_a_server_shares_its_cores),
+		cmocka_unit_test(test_servers_of_a_node_have_their_cores),
 		cmocka_unit_test(test_options_that_need_an_effect),
 		cmocka_unit_test(test_so_many_answers_are_under_way),
 		cmocka_unit_test(test_the_own_node_as_memory),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whose CPU it is.  Without `cores` each client has one of its own, and each server `handlers`.  With it the
- * endpoints of a node share so many: clients in turn as they are opened, as the coroutines of a thread share
- * theirs, and a server the first of them.
+ * endpoints of a node share so many, in turn as they are opened, as the coroutines of a thread share theirs; a
+ * server has `handlers` of them, from its own on.
  *
  * A core does one thing after the other in the order in which they come up: a doorbell (post_ns), a completion
  * that it finds (poll_ns), going over to another client (switch_ns), a server's request (handler_ns).  So work
@@ -71,7 +71,7 @@ void sim_cores_attach(struct sim_ep *ep)
 		return;
 	c = cores_of(ep);
 	ep->cpu_free_ns = c->free_ns;
-	ep->cpu = c->next++ % ep->sim->cores;
+	ep->cpu = ep->first_cpu = c->next++ % ep->sim->cores;
 }
 
 uint64_t sim_core_turn(struct sim_ep *ep, bool resumes)
@@ -91,13 +91,16 @@ uint64_t sim_core_turn(struct sim_ep *ep, bool resumes)
 bool sim_server_turn(struct sim_ep *ep)
 {
 	struct sim *s = ep->sim;
+	unsigned cpus = s->cores != 0 ? s->cores : SIM_HANDLERS_MAX, cpu = ep->first_cpu;
 	uint64_t now = sim_now(s);
-	unsigned cpu = 0;
 
 	if (ep->turns == 0) {
-		for (unsigned i = 1; i < s->handlers; i++)
-			if (ep->cpu_free_ns[i] < ep->cpu_free_ns[cpu])
-				cpu = i;
+		for (unsigned i = 1; i < s->handlers; i++) {
+			unsigned other = (ep->first_cpu + i) % cpus;
+
+			if (ep->cpu_free_ns[other] < ep->cpu_free_ns[cpu])
+				cpu = other;
+		}
 		if (ep->cpu_free_ns[cpu] > now && s->cores == 0) {
 			vb_timer_arm(s->sched, &ep->cpu_timer, ep->cpu_free_ns[cpu]);
 			return false;

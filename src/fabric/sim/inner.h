@@ -161,6 +161,7 @@ struct sim_ep {
 	uint64_t last_doorbell_ns;
 	uint64_t posted;       /* verbs, for a chooser */
 	unsigned cpu;          /* a server's: the one that works on the latest message */
+	unsigned first_cpu;
 	uint64_t *cpu_free_ns; /* its own, or its node's cores */
 	uint64_t own_cpu_ns[SIM_HANDLERS_MAX];
 	uint64_t turn_ns;  /* of a server: when its next messages are worked on ... */
