@@ -243,25 +243,64 @@ int vb_opt_parse_list(const struct vb_opt *table, void *opts, const char *list)
 
 /* ---- a command line ---- */
 
+static const struct vb_opt *find_any(const struct vb_opt_group *groups, size_t n_groups,
+				     const char *name, size_t len, void **opts)
+{
+	for (size_t g = 0; g < n_groups; g++) {
+		const struct vb_opt *o = find(groups[g].table, name, len);
+
+		if (o) {
+			*opts = groups[g].opts;
+			return o;
+		}
+	}
+	return NULL;
+}
+
+/* What a word stands for: the options that it sets. */
+static int set_all(const struct vb_opt_group *groups, size_t n_groups, const char *list)
+{
+	char *copy = strdup(list), *save = NULL;
+	int err = copy ? 0 : vb_fail(-ENOMEM, "no memory for the options '%s'", list);
+
+	for (char *w = copy ? strtok_r(copy, " ", &save) : NULL; w && !err;
+	     w = strtok_r(NULL, " ", &save)) {
+		size_t len = strcspn(w, "=");
+		void *opts = NULL;
+		const struct vb_opt *o = find_any(groups, n_groups, w, len, &opts);
+		const char *value = w[len] ? keep(w + len + 1) : NULL;
+
+		if (!o)
+			err = unknown(groups, n_groups, w, len);
+		else
+			err = set(&(struct target){o, opts, "--"}, value);
+	}
+	free(copy);
+	return err;
+}
+
 /* The option at argv[*i], which begins with "--", and its value, maybe from the next word. */
 static int take_option(const struct vb_opt_group *groups, size_t n_groups, int argc, char **argv,
 		       int *i)
 {
 	const char *name = argv[*i] + 2, *value;
 	size_t len = strcspn(name, "=");
+	void *opts = NULL;
+	const struct vb_opt *o = find_any(groups, n_groups, name, len, &opts);
+	const char *sets;
+	int err;
 
+	if (!o)
+		return unknown(groups, n_groups, name, len);
 	value = name[len] == '=' ? name + len + 1 : NULL;
-	for (size_t g = 0; g < n_groups; g++) {
-		const struct vb_opt *o = find(groups[g].table, name, len);
-
-		if (!o)
-			continue;
-		if (o->kind != VB_OPT_KIND_FLAG && !value && *i + 1 < argc &&
-		    strncmp(argv[*i + 1], "--", 2))
-			value = argv[++*i];
-		return set(&(struct target){o, groups[g].opts, "--"}, value);
-	}
-	return unknown(groups, n_groups, name, len);
+	if (o->kind != VB_OPT_KIND_FLAG && !value && *i + 1 < argc &&
+	    strncmp(argv[*i + 1], "--", 2))
+		value = argv[++*i];
+	err = set(&(struct target){o, opts, "--"}, value);
+	if (err || !o->sets)
+		return err;
+	sets = o->sets[*(const int *)(const void *)((const char *)opts + o->offset)];
+	return sets ? set_all(groups, n_groups, sets) : 0;
 }
 
 int vb_opt_parse_args(const struct vb_opt_group *groups, size_t n_groups, int argc, char **argv,

@@ -43,6 +43,9 @@ struct vb_opt {
 	size_t offset;
 	uint64_t min, max; /* SIZE and TIME */
 	double real_min, real_max;
+	/* Of a CHOICE on a command line: what each of its words sets of all options there, "NAME=VALUE
+	 * NAME=VALUE...", as if that stood in its place; or NULL. */
+	const char *const *sets;
 };
 
 #define VB_OPT_FLAG(type, field, nm, hlp)                                                          \
@@ -73,6 +76,11 @@ struct vb_opt {
 	{                                                                                          \
 		.kind = VB_OPT_KIND_CHOICE, .name = nm, .value = list, .init = ini, .help = hlp,   \
 		.choices = list, .offset = offsetof(type, field)                                   \
+	}
+#define VB_OPT_PRESET(type, field, nm, list, ini, what, hlp)                                       \
+	{                                                                                          \
+		.kind = VB_OPT_KIND_CHOICE, .name = nm, .value = list, .init = ini, .help = hlp,   \
+		.choices = list, .offset = offsetof(type, field), .sets = what                     \
 	}
 #define VB_OPT_END                                                                                 \
 	{                                                                                          \

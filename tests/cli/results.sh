@@ -76,6 +76,26 @@ is_json 'sim: what was off' '.runs[0].fabric_options == "without=atomics-unit+an
 run bench lock --lock cas --fabric sim --profile cx5 --fabric-options without=atomics-unit
 is 'sim: an effect that is not there cannot be off' [ "$status" = 2 ]
 
+# A paper's machines, and what comes behind them.
+run bench lock --lock cas --testbed shiftlock --locks 10k --duration 1ms --json "$json"
+is_json 'testbed: the machines of the paper' '.runs[0] | .fabric == "sim" and .profile == "cx5-card" and
+	.nodes == 6 and .servers == 1 and .clients == 240 and .lease_ns == 10000000'
+run bench lock --lock cas --clients 7 --testbed rcbench --nodes 2 --servers 2 --fabric-options cores=3 --locks 10k \
+	--duration 1ms --json "$json"
+is_json 'testbed: an option behind it counts, one before it does not' '.runs[0] | .nodes == 2 and .servers == 2 and
+	.clients == 768 and .fabric_options == "cores=3" and .profile == "cx5-card"'
+for testbed in dslr rcc thousands-of-cores; do
+	run bench lock --lock cas --testbed $testbed --locks 10k --duration 500us --json "$json"
+	is "testbed: locks on $testbed" [ "$status" = 0 ]
+done
+for testbed in rcc thousands-of-cores rcbench; do
+	run bench txn --cc no-wait --testbed $testbed --records 10k --duration 500us --json "$json"
+	is "testbed: transactions on $testbed" [ "$status" = 0 ]
+done
+is_json 'testbed: of transactions' '.runs[0] | .threads == 24 and .coroutines == 8 and .fabric_options == "cores=24"'
+run bench txn --testbed dslr
+is 'testbed: a paper of locks has none for transactions' [ "$status" = 2 ]
+
 # Each profile beside what has been published: ratios that follow from the two, and every effect off.
 run bench fabric --only model --json "$json"
 is 'model: exit status 0' [ "$status" = 0 ]

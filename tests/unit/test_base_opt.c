@@ -37,10 +37,20 @@ static const struct vb_opt table[] = {
 
 struct more_opts {
 	uint64_t seed;
+	int preset;
 };
 
 static const struct vb_opt more_table[] = {
 	VB_OPT_SIZE(struct more_opts, seed, "seed", "1", 0, UINT64_MAX, "decides everything"),
+	VB_OPT_END,
+};
+
+static const char *const presets[] = {NULL, "fabric=sim locks=7 json=a=b,c seed=9 fencing",
+				      "lokcs=7", "locks=none"};
+
+static const struct vb_opt preset_table[] = {
+	VB_OPT_PRESET(struct more_opts, preset, "preset", "none|one|two|three", "none", presets,
+		      "all at once"),
 	VB_OPT_END,
 };
 
@@ -226,6 +236,26 @@ static void test_args(void **state)
 	assert_null(o.json);
 	assert_int_equal(args(0, NULL, &words), 0);
 	assert_int_equal(words, 0);
+}
+
+/* A word that sets others, in any table, where it stands: what is behind it counts. */
+static void test_presets(void **state)
+{
+	char *args[] = {"--locks", "5", "--preset", "one", "--ratio=0.25", "--seed", "3"};
+	char *wrong[] = {"--preset", "two"}, *worse[] = {"--preset=three"};
+	const struct vb_opt_group with[] = {groups[0], groups[1], {"Presets", preset_table, &more}};
+	int words;
+
+	assert_int_equal(vb_opt_parse_args(with, 3, 7, args, &words), 0);
+	assert_int_equal(words, 0);
+	assert_int_equal(more.preset, 1);
+	assert_int_equal(o.fabric, 1);
+	assert_int_equal(o.locks, 7);
+	assert_string_equal(o.json, "a=b,c");
+	assert_true(o.fencing && o.ratio == 0.25 && more.seed == 3);
+	assert_int_equal(vb_opt_parse_args(with, 3, 2, wrong, &words), -EINVAL);
+	assert_int_equal(vb_opt_parse_args(with, 3, 1, worse, &words), -EINVAL);
+	assert_int_equal(o.locks, 7);
 }
 
 static void test_args_refused(void **state)
@@ -487,6 +517,7 @@ int main(void)
 		cmocka_unit_test_setup(test_refused, setup),
 		cmocka_unit_test_setup(test_list, setup),
 		cmocka_unit_test_setup(test_args, setup),
+		cmocka_unit_test_setup(test_presets, setup),
 		cmocka_unit_test_setup(test_args_refused, setup),
 		cmocka_unit_test_setup(test_help, setup),
 		cmocka_unit_test(test_auto),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options of `verbena bench lock`, and what can be told about them before anything is made. */
 #define VB_LOG_ROOM "bench"
+#include "lab/bench/engine/testbed.h"
 #include "lab/bench/lock/lock.h"
 
 #include <errno.h>
@@ -23,6 +24,16 @@
 #define SCAN_NS         1000000ull
 #define SERVERS_MAX     1024u
 
+/* Where every node serves, the clients are as many as its threads or coroutines. */
+static const char *const testbeds[] = {
+	NULL,
+	VB_TESTBED_DSLR,
+	VB_TESTBED_SHIFTLOCK,
+	VB_TESTBED_RCC " servers=4 server-threads=10 clients=40",
+	VB_TESTBED_CORES " servers=8 server-threads=16 clients=128",
+	VB_TESTBED_RCBENCH " servers=4 clients=768",
+};
+
 #define O struct vb_bench_opts
 static const struct vb_opt what_table[] = {
 	VB_OPT_STRING(O, lock, "lock", "NAMES", NULL,
@@ -35,6 +46,8 @@ static const struct vb_opt what_table[] = {
 		"shm: processes on shared memory; sim: a simulated cluster in virtual time; tcp, "
 		"ucx, verbs: processes that reach each other over TCP, through UCX or by an RDMA "
 		"card"),
+	VB_OPT_PRESET(O, testbed, "testbed", "none|dslr|shiftlock|rcc|thousands-of-cores|rcbench",
+		      "none", testbeds, VB_BENCH_TESTBED_HELP),
 	VB_OPT_STRING(O, fabric_options, "fabric-options", "LIST", NULL,
 		      "the fabric's options, KEY=VALUE,...; `verbena list` shows them"),
 	VB_OPT_SIZE(O, locks, "locks", NULL, 1, 1ull << 40,

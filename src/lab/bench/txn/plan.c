@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options of `verbena bench txn`, and what can be told about them before anything is made. */
 #define VB_LOG_ROOM "bench"
+#include "lab/bench/engine/testbed.h"
 #include "lab/bench/txn/txn.h"
 
 #include <errno.h>
@@ -20,6 +21,13 @@
 #define SHM_STALL_NS    (5 * SEC)
 #define SIM_STALL_NS    500000000ull /* ten leases */
 
+static const char *const testbeds[] = {
+	NULL,
+	VB_TESTBED_RCC ",handlers=10 threads=10 coroutines=1",
+	VB_TESTBED_CORES ",handlers=16 threads=16 coroutines=1",
+	VB_TESTBED_RCBENCH " threads=24 coroutines=8",
+};
+
 #define O struct vb_tbench_opts
 static const struct vb_opt what_table[] = {
 	VB_OPT_STRING(O, cc, "cc", "NAMES", NULL,
@@ -37,6 +45,8 @@ static const struct vb_opt what_table[] = {
 		"ucx, verbs: processes that reach each other over TCP, through UCX or by an RDMA "
 		"card, each a "
 		"node"),
+	VB_OPT_PRESET(O, testbed, "testbed", "none|rcc|thousands-of-cores|rcbench", "none",
+		      testbeds, VB_BENCH_TESTBED_HELP),
 	VB_OPT_STRING(O, fabric_options, "fabric-options", "LIST", NULL,
 		      "the fabric's own options, KEY=VALUE,...; `verbena list` shows them (sim: "
 		      "scope=global, atomics of the CPU and of the card know of each other)"),
