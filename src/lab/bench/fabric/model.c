@@ -64,7 +64,7 @@ static const struct measure {
 	[VB_MODEL_WIRE] = {"wire time of a 4 KB READ", "ns", TO_ONE, VB_OP_READ, 4096, 4096, NULL,
 			   NULL},
 	[VB_MODEL_INCAST] = {"4 nodes' 4 KB WRITEs to one", "Gb/s", TO_ONE, VB_OP_WRITE, 4096, 4096,
-			     NULL},
+			     NULL, NULL},
 	[VB_MODEL_INCAST_READS] = {"4 KB READs from 4 nodes", "Gb/s", FROM_ONE, VB_OP_READ, 4096,
 				   4096, "port-wire", NULL},
 	[VB_MODEL_CORE] = {"verbs of clients on one core", "M/s", FROM_ONE, VB_OP_READ, 8, 8,
