@@ -80,6 +80,8 @@ const struct vb_opt drtm_option_table[] = {
 		    3600ull * 1000000000,
 		    "how long readers hold; 0: the space's lease; auto: 400us or 8 clock_bounds at "
 		    "first, longer where grants are lost"),
+	VB_OPT_TIME(struct drtm_options, read_least_ns, "read_least", "0", 0, 3600ull * 1000000000,
+		    "a reader joins no lease that has less left than this, and waits for its end"),
 	VB_OPT_TIME(struct drtm_options, backoff_base_ns, "backoff_base", "auto", 1, 1000000000ull,
 		    "first backoff between two attempts, doubles each time; auto: a round trip"),
 	VB_OPT_TIME(struct drtm_options, backoff_cap_ns, "backoff_cap", "auto", 1, 1000000000ull,
@@ -109,14 +111,20 @@ int drtm_open(struct vb_lock_space *space)
 
 	o->lease_ns = first_lease_ns(space);
 	o->margin_ns = o->clock_bound_ns;
-	if (o->lease_ns >= DRTM_LEASE_BOUNDS * o->clock_bound_ns)
-		return 0;
-	return vb_fail(-EINVAL,
-		       "drtm: a lease of %" PRIu64
-		       " ns leaves readers nothing where clocks are off "
-		       "by %" PRIu64 " ns; take a read_lease of %u times clock_bound or a smaller "
-		       "clock_bound",
-		       o->lease_ns, o->clock_bound_ns, DRTM_LEASE_BOUNDS);
+	if (o->lease_ns < DRTM_LEASE_BOUNDS * o->clock_bound_ns)
+		return vb_fail(-EINVAL,
+			       "drtm: a lease of %" PRIu64
+			       " ns leaves readers nothing where clocks are off "
+			       "by %" PRIu64
+			       " ns; take a read_lease of %u times clock_bound or a smaller "
+			       "clock_bound",
+			       o->lease_ns, o->clock_bound_ns, DRTM_LEASE_BOUNDS);
+	if (o->lease_ns <= o->margin_ns + o->read_least_ns)
+		return vb_fail(-EINVAL,
+			       "drtm: no reader has %" PRIu64 " ns of a lease of %" PRIu64
+			       " ns; take a shorter read_least or a longer read_lease",
+			       o->read_least_ns, o->lease_ns);
+	return 0;
 }
 
 int drtm_client_open(struct vb_lock_client *me)
@@ -209,7 +217,7 @@ static int try_shared(struct vb_lock_client *me, struct vb_claim *c)
 			seen = end;
 		if (seen & DRTM_OWNED || seen == DRTM_FREE)
 			return -EAGAIN;
-		if (now + margin < seen) {
+		if (now + margin + options_of(me)->read_least_ns < seen) {
 			c->priv[1] = seen;
 			return vb_lock_grant(c, local + shrink(me->space, seen - margin - now), 0);
 		}

@@ -6,7 +6,7 @@
 #include "lock/lock.h"
 
 struct drtm_options {
-	uint64_t clock_bound_ns, read_lease_ns;
+	uint64_t clock_bound_ns, read_lease_ns, read_least_ns;
 	uint64_t backoff_base_ns, backoff_cap_ns;
 	/* What is kept free on either side of a lease's end: clock_bound, unless that is the
 	 * bug. */

@@ -333,6 +333,60 @@ static void test_readers_hold_to_the_end(void **state)
 	}
 }
 
+/* Of a lease that has a little left, less than a reader wants: it waits for the next. */
+static struct vb_grant first, second;
+static bool joined;
+
+static void join_body(void *arg)
+{
+	assert_int_equal(vb_lock_acquire(arg, 0, VB_SHARED, VB_FOREVER, &first), 0);
+	assert_int_equal(vb_lock_release(arg, &first), 0);
+	assert_int_equal(vb_task_sleep_until(now() + 600 * US), 0);
+	joined = vb_lock_try(arg, 0, VB_SHARED, &second) == 0;
+	if (!joined)
+		assert_int_equal(vb_lock_acquire(arg, 0, VB_SHARED, VB_FOREVER, &second), 0);
+}
+
+static uint64_t join(const char *options)
+{
+	const struct vb_lock_space_params p = {
+		.lock = "drtm", .options = options, .locks = 1, .lease_ns = LEASE_NS};
+	struct vb_lock_client *me;
+	uint64_t valid_ns;
+
+	open_fabric(&exact, 5);
+	assert_int_equal(vb_lock_space_open(f, &p, &space), 0);
+	me = client();
+	spawn(join_body, me);
+	run_all();
+	valid_ns = second.valid_until_ns - first.valid_until_ns;
+	vb_lock_client_close(me);
+	close_world();
+	return valid_ns;
+}
+
+static void test_readers_join_what_is_enough(void **state)
+{
+	char said[256] = "";
+	const struct vb_lock_space_params p = {.lock = "drtm",
+					       .options = "read_lease=1ms,read_least=1ms",
+					       .locks = 1,
+					       .lease_ns = LEASE_NS};
+
+	(void)state;
+	/* 350 us are left of it to who keeps 50 from its end. */
+	assert_in_range(join("read_lease=1ms,read_least=300us"), 0, US);
+	assert_true(joined);
+	assert_true(join("read_lease=1ms,read_least=400us") > 500 * US);
+	assert_false(joined);
+	open_fabric(&exact, 5);
+	vb_log_capture_begin(said, sizeof(said));
+	assert_int_equal(vb_lock_space_open(f, &p, &space), -EINVAL);
+	vb_log_capture_end();
+	assert_non_null(strstr(said, "read_least"));
+	vb_fabric_close(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -340,6 +394,7 @@ int main(void)
 		cmocka_unit_test(test_writers_wait_for_the_end),
 		cmocka_unit_test(test_auto_follows_losses),
 		cmocka_unit_test(test_bad_clocks_are_refused),
+		cmocka_unit_test(test_readers_join_what_is_enough),
 		cmocka_unit_test(test_readers_hold_to_the_end),
 	};
 

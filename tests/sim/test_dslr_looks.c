@@ -27,10 +27,10 @@ static struct {
 	uint64_t late_ns, before, after;
 } s;
 
-static void open_scene_of(const char *lock, uint32_t drift_ppm, bool hooked)
+static void open_scene_with(const char *lock, const char *options, uint32_t drift_ppm, bool hooked)
 {
 	const struct vb_lock_space_params p = {.lock = lock,
-					       .options = "omega=1us,count_max=1024",
+					       .options = options,
 					       .locks = 1,
 					       .lease_ns = LEASE,
 					       .drift_ppm = drift_ppm};
@@ -41,6 +41,11 @@ static void open_scene_of(const char *lock, uint32_t drift_ppm, bool hooked)
 		assert_int_equal(vb_hook_count(s.f, &s.f), 0);
 	assert_int_equal(vb_lock_space_open(s.f, &p, &s.space), 0);
 	assert_int_equal(vb_lock_client_open(s.space, 1, &s.me), 0);
+}
+
+static void open_scene_of(const char *lock, uint32_t drift_ppm, bool hooked)
+{
+	open_scene_with(lock, "omega=1us,count_max=1024", drift_ppm, hooked);
 }
 
 static void open_scene(uint32_t drift_ppm, bool hooked)
@@ -312,9 +317,40 @@ static void test_overrun_update(void **state)
 	}
 }
 
+/* A writer and forty readers are ahead: READs while they stay. */
+static uint64_t looks(const char *options, void (*body)(void *))
+{
+	uint64_t n;
+
+	open_scene_with("dslr", options, 0, false);
+	*entry() = dslr_word(4, 2, 5, 42);
+	spawn(body, NULL);
+	pass(LEASE / 4);
+	assert_false(s.done);
+	n = s.me->ep->count[VB_OP_READ];
+	finish();
+	close_scene();
+	return n;
+}
+
+static void test_whom_a_reader_counts(void **state)
+{
+	uint64_t all, writers;
+
+	(void)state;
+	all = looks("omega=1us", read_body);
+	writers = looks("omega=1us,counted=writers", read_body);
+	/* Every 41 us and a round trip, every 1 us and a round trip, for 50 us. */
+	assert_true(all >= 1 && all <= 2);
+	assert_true(writers > 10);
+	assert_int_equal(looks("omega=1us", write_body),
+			 looks("omega=1us,counted=writers", write_body));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_whom_a_reader_counts),
 		cmocka_unit_test(test_tickets_that_are_gone),
 		cmocka_unit_test(test_blind),
 		cmocka_unit_test(test_blind_and_refused),

@@ -41,7 +41,7 @@
 #define SLOTS_MAX       32
 
 const struct vb_opt dslr_option_table[] = {DSLR_OPTIONS(COUNT_MAX_PAPER, "32768", "auto"),
-					   DSLR_SLOTS(SLOTS_MAX), VB_OPT_END};
+					   DSLR_SLOTS(SLOTS_MAX), DSLR_COUNTED, VB_OPT_END};
 
 /* More readers have left than have come: only a release that landed behind a reset does that (departure 10). */
 static bool is_overrun(uint64_t w)

@@ -52,11 +52,14 @@ static inline bool dslr_is_turn(uint64_t w, uint64_t ticket, enum vb_mode mode)
 	       (mode == VB_SHARED || dslr_n_s(w) == dslr_max_s(ticket));
 }
 
+enum dslr_counted { DSLR_COUNT_ALL, DSLR_COUNT_WRITERS };
+
 struct dslr_options {
 	uint64_t count_max;
 	uint64_t omega_ns;
 	uint64_t backoff_base_ns, backoff_cap_ns;
 	uint64_t slots;
+	enum dslr_counted counted;
 	/* What follows from the options.  slots, except in a planted bug. */
 	uint64_t patience_slots;
 	/* What is posted within this time of a moment takes effect within a lease of it. */
@@ -85,6 +88,11 @@ struct dslr_options {
 #define DSLR_SLOTS(most)                                                                           \
 	VB_OPT_SIZE(struct dslr_options, slots, "slots", "1", 1, most,                             \
 		    "the longest grant, in leases: the most slots of one ticket")
+
+/* ... and whom a reader counts. */
+#define DSLR_COUNTED                                                                               \
+	VB_OPT_CHOICE(struct dslr_options, counted, "counted", "all|writers", "all",               \
+		      "what a reader takes omega times: all tickets ahead of it, or writers'")
 
 /* ---- what does not depend on the word: wait.c ---- */
 

@@ -84,8 +84,11 @@ uint64_t dslr_pause_ns(const struct vb_lock_client *me, const struct vb_claim *c
 	uint64_t writers, ahead, turns, ns;
 
 	ahead = ops->ahead(w, vb_claim_as(const struct dslr_claim, c)->ticket, &writers);
-	if (dslr_options_of(me)->omega_ns != VB_OPT_AUTO)
-		return dslr_paper_pause_ns(s, ahead);
+	if (dslr_options_of(me)->omega_ns != VB_OPT_AUTO) {
+		bool all = c->mode != VB_SHARED || dslr_options_of(me)->counted == DSLR_COUNT_ALL;
+
+		return dslr_paper_pause_ns(s, all ? ahead : writers);
+	}
 	turns = writers + min64(ahead - writers, c->mode == VB_SHARED ? writers : writers + 1);
 	ns = turns * me->rtt_ns / TURN_SHARE;
 	if (ns < still_ns / STILL_SHARE)
