@@ -104,6 +104,19 @@ run $sim --lock shiftlock --workload tpcc --workload-options warehouses=1 --scan
 is_json 'scans within the lease are done' '.runs[0] | .txns.latency_us["table-scan"].count > 0 and
 	.txns.latency_us["table-scan"].min >= 500 and .txns.aborts == 0'
 
+# What it has locked is read, and what it has locked exclusively written: so many verbs, and so much longer.
+run $sim --lock cas-backoff --workload tatp --clients 1 --json "$json"
+jq '.runs[0] | .verbs_per_op.read, .verbs_per_op.write, .txns.latency_us.all.mean' "$json" >"$work/none"
+run $sim --lock cas-backoff --workload tatp --clients 1 --data 64 --json "$json"
+jq '.runs[0] | .verbs_per_op.read, .verbs_per_op.write, .txns.latency_us.all.mean' "$json" >"$work/data"
+is 'without --data nothing is read or written' [ "$(sed -n '1,2p' "$work/none" | tr '\n' ' ')" = '0 0 ' ]
+is 'with it each lock is read' awk 'NR == 1 { exit !($1 > 0.97 && $1 < 1.03) }' "$work/data"
+is 'and the exclusive ones written' awk 'NR == 2 { exit !($1 > 0.1 && $1 < 0.6) }' "$work/data"
+is 'which takes time' awk 'NR == FNR { before = $1; next } END { exit !($1 > before + 1.5) }' \
+	"$work/none" "$work/data"
+refused '--data on shm' 2 'sim' bench lock --lock cas --workload tatp --data 64
+refused '--data of no trace' 2 'traces' bench lock --lock cas --fabric sim --data 64
+
 run $sim --lock dslr,shiftlock --workload tpcc --fail-rate 0.01 --lease 2ms --duration 40ms \
 	--json "$json"
 is_json 'transactions that die with their locks' '.runs | all(.txns.died > 0 and .txns.committed > 0 and

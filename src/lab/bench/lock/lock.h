@@ -63,7 +63,7 @@ struct vb_bench_opts {
 	int order; /* enum vb_bench_order */
 	uint64_t pause_ns, retries, backoff_ns;
 	double scan_rate;
-	uint64_t scan_ns;
+	uint64_t scan_ns, data;
 	bool fencing, no_audit, breakdown;
 	const char *hgrm, *history;
 };
@@ -204,6 +204,7 @@ struct vb_bench_client {
 	struct vb_micro_client micro;
 	struct vb_trace_client trace;
 	struct vb_grant *held; /* [locks of a transaction]; NULL: no trace */
+	void *data;            /* --data; NULL: none */
 	struct vb_lock_timing timing;
 };
 
@@ -231,6 +232,8 @@ struct vb_bench_tracing {
 	int (*transaction)(struct vb_bench_client *c);
 };
 extern const struct vb_bench_tracing vb_bench_tracing;
+/* --data: a place for each lock, on its server.  0 or -error, said. */
+int vb_bench_data_open(struct vb_bench_lock_run *u);
 
 /* Bytes of segment that node's share of a run's locks needs. */
 uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_lock_ops *ops);
@@ -249,6 +252,7 @@ struct vb_bench_lock_run {
 	const struct vb_lock_ops *ops;
 	struct vb_bench_result *r;
 	struct vb_lock_space *space;
+	vb_addr *data;                   /* [servers] what --data is for; NULL: none */
 	struct vb_audit *audit;          /* NULL: none is wanted, or a network's */
 	struct vb_lock_history *history; /* NULL: none is wanted */
 	struct vb_json_out history_out;  /* whose path is NULL until it is open */

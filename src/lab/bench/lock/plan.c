@@ -21,6 +21,7 @@
 #define SIM_DURATION_NS 50000000ull
 #define MICRO_LOCKS     100000u
 #define MICRO_DIST      "zipf:0.99"
+#define DATA_MAX        65536
 #define SCAN_NS         1000000ull
 #define SERVERS_MAX     1024u
 
@@ -133,6 +134,9 @@ static const struct vb_opt trace_table[] = {
 		O, scan_rate, "scan-rate", "0", 0, 1,
 		"chance that a transaction is a scan of a whole table; the others then lock that "
 		"table, too"),
+	VB_OPT_SIZE(O, data, "data", "0", 0, DATA_MAX,
+		    "sim: while a transaction has its locks it READs so many bytes for each, one "
+		    "after the other, and WRITEs them for each exclusive one in the end"),
 	VB_OPT_TIME(O, scan_ns, "scan", NULL, 0, 3600 * SEC, "how long a scan has its table (1ms)"),
 	VB_OPT_END};
 
@@ -297,7 +301,8 @@ uint64_t vb_bench_node_bytes(const struct vb_bench_plan *plan, const struct vb_l
 	uint64_t locks = plan->o.locks / plan->o.servers + 1;
 
 	/* The header, other regions of the protocol, and the fabric's own alignment. */
-	return (locks * each + (1 << 20) + (plan->o.visible ? VB_BOARD_BYTES : 0) + 4095) &
+	return (locks * (each + plan->o.data) + (1 << 20) + (plan->o.visible ? VB_BOARD_BYTES : 0) +
+		4095) &
 	       ~4095ull;
 }
 
@@ -343,11 +348,11 @@ static int plan_micro(struct vb_bench_plan *p)
 	const struct vb_bench_opts *o = &p->o;
 
 	if (o->workload_options != NULL || o->order != VB_BENCH_SORTED || o->pause_ns != 0 ||
-	    o->scan_rate > 0 || o->scan_ns != 0)
+	    o->scan_rate > 0 || o->scan_ns != 0 || o->data != 0)
 		return vb_fail(
 			-EINVAL,
-			"--workload-options, --order, --pause, --scan-rate and --scan are for "
-			"traces: choose one with --workload");
+			"--workload-options, --order, --pause, --scan-rate, --scan and --data are "
+			"for traces: choose one with --workload");
 	if (p->o.dist == NULL)
 		p->o.dist = MICRO_DIST;
 	if (p->o.locks == 0)
@@ -377,6 +382,8 @@ static int plan_tracing(struct vb_bench_plan *p)
 	if (o->order == VB_BENCH_AS_TRACED && o->timeout_ns == 0)
 		return vb_fail(-EINVAL, "--order trace: transactions may wait for each other in a "
 					"circle; say with --timeout when one gives up");
+	if (o->data != 0 && o->fabric != VB_BENCH_SIM)
+		return vb_fail(-EINVAL, "--data is for --fabric sim");
 	if (o->scan_rate > 0 && o->scan_ns == 0)
 		o->scan_ns = SCAN_NS;
 	if (!(o->scan_rate > 0) && o->scan_ns != 0)

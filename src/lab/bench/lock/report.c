@@ -87,6 +87,8 @@ void vb_bench_print_head(FILE *to, const void *plan)
 	if (o->scan_rate > 0)
 		fprintf(to, ", scans with p = %g for %s", o->scan_rate,
 			vb_format_ns(span, sizeof(span), (double)o->scan_ns));
+	if (o->data != 0)
+		fprintf(to, ", %" PRIu64 " bytes read and written for each lock", o->data);
 	if (o->rate != 0)
 		fprintf(to, ", open loop at %" PRIu64 " cycles/s", o->rate);
 	if (o->fail_rate > 0)
@@ -358,6 +360,7 @@ static json_t *trace_json(const struct vb_bench_plan *p)
 	vb_json_set(w, "backoff_ns", o->backoff_ns);
 	vb_json_set(w, "scan_rate", o->scan_rate);
 	vb_json_set(w, "scan_ns", o->scan_ns);
+	vb_json_set(w, "data", o->data);
 	vb_json_set(w, "fail_rate", o->fail_rate);
 	return w;
 }

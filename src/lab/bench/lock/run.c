@@ -239,6 +239,8 @@ static int open_all(struct vb_bench_run *run)
 	if (err == 0)
 		err = open_space(u);
 	if (err == 0)
+		err = vb_bench_data_open(u);
+	if (err == 0)
 		err = open_audit(u);
 	if (err == 0)
 		err = open_history(u);
@@ -254,6 +256,7 @@ static void close_all(struct vb_bench_run *run)
 	while (u->n_servers > 0)
 		vb_lock_server_stop(u->server[--u->n_servers]);
 	free(u->server);
+	free(u->data);
 	if (u->space != NULL)
 		vb_lock_space_close(u->space);
 	if (u->audit != NULL)

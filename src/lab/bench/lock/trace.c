@@ -30,10 +30,53 @@ const char *const vb_bench_abort_names[VB_ABORT_CAUSES] = {
 	[VB_ABORT_ERROR] = "error",
 };
 
+int vb_bench_data_open(struct vb_bench_lock_run *u)
+{
+	const struct vb_bench_opts *o = &u->plan->o;
+	bool fresh;
+	int err = 0;
+
+	if (o->data == 0)
+		return 0;
+	u->data = calloc(o->servers, sizeof(*u->data));
+	if (u->data == NULL)
+		return vb_fail(-ENOMEM, "no memory for what transactions read");
+	for (uint16_t node = 0; node < o->servers && err == 0; node++)
+		err = vb_region(u->run.fabric, node, "bench-data",
+				(o->locks / o->servers + 1) * o->data, &u->data[node], &fresh);
+	return err;
+}
+
+static vb_addr data_of(const struct vb_bench_client *c, uint64_t lock)
+{
+	const struct vb_bench_opts *o = &c->u->plan->o;
+
+	return c->u->data[lock % o->servers] + lock / o->servers * o->data;
+}
+
+/* What it has locked, before it computes: all of it; after that: what is its own. */
+static int use_data(struct vb_bench_client *c, const struct vb_trace_txn *txn, bool write)
+{
+	uint32_t len = (uint32_t)c->u->plan->o.data;
+	int err = 0;
+
+	for (unsigned i = 0; len > 0 && err == 0 && i < txn->n; i++) {
+		vb_addr at = data_of(c, txn->lock[i].lock);
+
+		if (!write)
+			err = vb_read(c->lock->ep, at, c->data, len);
+		else if (txn->lock[i].mode == VB_EXCLUSIVE)
+			err = vb_write(c->lock->ep, at, c->data, len);
+	}
+	return err;
+}
+
 static void tracing_close(struct vb_bench_client *c)
 {
 	free(c->held);
+	free(c->data);
 	c->held = NULL;
+	c->data = NULL;
 	vb_trace_client_close(&c->trace);
 }
 
@@ -43,8 +86,11 @@ static int tracing_open(struct vb_bench_client *c)
 	int err;
 
 	c->held = calloc(t->locks_max, sizeof(*c->held));
-	if (c->held == NULL)
+	c->data = calloc(1, c->u->plan->o.data + 1);
+	if (c->held == NULL || c->data == NULL) {
+		tracing_close(c);
 		return vb_fail(-ENOMEM, "no memory for the locks of a client");
+	}
 	err = vb_trace_client_open(t, c->body.index, &c->trace);
 	if (err)
 		tracing_close(c);
@@ -137,15 +183,18 @@ static int attempt(struct vb_bench_client *c, const struct vb_trace_txn *txn, ui
 
 	if (err)
 		return err;
+	err = use_data(c, txn, false);
 	if (txn->think_ns != 0)
 		vb_task_sleep_until(vb_sched_now(s) + txn->think_ns);
+	if (err == 0)
+		err = use_data(c, txn, true);
 	if (dies) {
 		abandon(c, txn->n);
 		return 0;
 	}
-	if (!all_valid(c, txn->n)) {
+	if (err != 0 || !all_valid(c, txn->n)) {
 		give_back(c, txn->n);
-		return -VB_ELOST;
+		return err != 0 ? err : -VB_ELOST;
 	}
 	committed_ns = vb_sched_now(s);
 	released = give_back(c, txn->n);
