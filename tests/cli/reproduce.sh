@@ -51,6 +51,11 @@ is 'another, two at once: exit status 0' [ "$status" = 0 ]
 s=$work/out.d/shiftlock-sec2.3.json
 is 'three runs, all with numbers' ok_json "$s" '[.points[].metrics.goodput] | length == 3 and all(. > 0)'
 is 'retries cost what they cost' ok_json "$s" '.points | (map({(.system): .metrics.goodput}) | add) | ."CAS-NB" < ."CAS-B" and ."CAS-NB" < ."no retries"'
+is 'as the artifact does: other options, and verdicts of its own' ok_json "$s" '.artifact | .options == "profile=cx5-card" and (.of | keys == ["CAS-B"]) and
+	(.points | map({(.system): .options}) | add | ."CAS-B" | test("adapt=1ms") and test("profile=cx5-card")) and
+	(.checks | length == 5 and all(.verdict | type == "string"))'
+is 'every claim says what became of it there' ok_json "$s" '.claims | all(.as_artifact.verdict | type == "string")'
+is 'and the table does' grep -qE '^  SHIFT-01 .* reproduced +(not reproduced|direction only|by construction) ' "$work/out"
 cp "$s" "$work/first.json"
 run reproduce shiftlock/sec2.3 --quick --jobs 1 --seed 3 --out "$work/out.d"
 is 'the same seed gives the same numbers' [ "$(jq -c '[.points[].metrics]' "$s")" = "$(jq -c '[.points[].metrics]' "$work/first.json")" ]

@@ -237,6 +237,9 @@ static void world_open_seeds(struct world *w, const double (*kops)[9], unsigned 
 				      .checks = checks,
 				      .n_checks = n};
 	w->r = (struct vb_repro_result){.e = &w->e,
+					.whose = "paper",
+					.checks = checks,
+					.n_checks = n,
 					.point = w->point,
 					.finding = w->finding,
 					.n = 9,
@@ -444,7 +447,7 @@ static void what_could_not_fail_is_not_counted(void **state)
 
 	(void)state;
 	world_open(&w, all_run, checks, 7);
-	w.e.notes = notes;
+	w.r.notes[0] = notes;
 	for (unsigned i = 0; i < 7; i++)
 		assert_int_equal(vb_repro_claim(&w.r, checks[i].claim).verdict, verdicts[i]);
 	assert_int_equal(vb_repro_claim(&w.r, "A").found, VB_REPRODUCED);
@@ -516,6 +519,162 @@ static void a_row_is_judged_by_its_time(void **state)
 	assert_int_equal(judge_row(gap, 2).verdict, VB_NOT_RUN);
 }
 
+/* ---- columns ---- */
+
+static const struct vb_repro_check paper[] = {
+	VB_RATIO("A", "goodput", "a", "b", NULL, 4, 4),
+	VB_RATIO("B", "goodput", "b", "c", NULL, 1.5, 3),
+	VB_BESIDE("C", AHEAD, "goodput", "a", "c", NULL, NULL, 0, 0),
+	VB_CELL("R", "mean", "a", NULL, NULL, 10),
+	VB_CELL("R", "p99", "a", NULL, NULL, 40),
+};
+/* Of A and B far from the paper's at one end of a range, of R another; of C without a number. */
+static const struct vb_repro_check own[] = {
+	VB_RATIO("A", "goodput", "a", "b", NULL, 3.8, 9),
+	VB_RATIO("B", "goodput", "b", "c", NULL, 0.9, 2),
+	VB_BESIDE("C", BEHIND, "goodput", "a", "c", NULL, NULL, 0, 0),
+	VB_BESIDE("B", AHEAD, "goodput", "e", "c", NULL, NULL, 0, 0),
+	VB_CELL("R", "mean", "a", NULL, NULL, 10),
+	VB_CELL("R", "p99", "a", NULL, NULL, 80),
+};
+static const struct vb_repro_value fabled[] = {{"b", "locks=7"}, {NULL, NULL}};
+static const struct vb_repro_variant like_artifact = {
+	.name = "artifact", .options = "profile=zero", .values = fabled};
+static const struct vb_experiment columns = {
+	.name = "test/fig2",
+	.setup = "fabric=sim profile=cx5",
+	.systems = VB_AXIS({"a", "lock=cas"}, {"b", "lock=mcs"}, {"c", "lock=rpc"},
+			   {"d", "lock=dslr"}, {"e", "lock=drtm"}),
+	.metrics = metrics,
+	VB_CHECKS(paper),
+	.artifact = &like_artifact,
+	VB_OWN_CHECKS(own),
+	.artifact_notes = VB_NOTES({"C", "a number of the card", NULL}),
+	.switches = VB_SWITCHES({.name = "slow", .options = "lease=1ms", .claims = "AA B"}),
+};
+
+/* kops/s, and a row of us. */
+static void ran(const struct vb_repro_result *r, const char *system, double kops, double mean,
+		double p99)
+{
+	struct vb_repro_job *j = vb_repro_find(r, system, NULL, NULL)->job[0];
+
+	j->run = json_pack("{s:f,s:{s:{s:f,s:f}}}", "goodput_ops_s", kops * 1e3, "latency_us",
+			   "acquire", "mean", mean, "p99", p99);
+}
+
+static void open_columns(struct vb_repro_outcome *o, struct vb_repro_jobs *jobs)
+{
+	assert_int_equal(vb_repro_set_up(o, &columns, jobs, 1, 7, 1), 0);
+	/* As written: the paper's, except for B.  As the artifact does: its own. */
+	ran(&o->written, "a", 40, 10, 40);
+	ran(&o->written, "b", 10, 0, 0);
+	ran(&o->written, "c", 20, 0, 0);
+	ran(&o->written, "d", 1, 0, 0);
+	ran(&o->written, "e", 1, 0, 0);
+	ran(&o->artifact, "a", 39, 10, 80);
+	ran(&o->artifact, "b", 10, 0, 0);
+	ran(&o->artifact, "c", 10, 0, 0);
+	ran(&o->artifact, "e", 20, 0, 0);
+	ran(&o->switched[0], "b", 40, 0, 0);
+	ran(&o->switched[0], "c", 20, 0, 0);
+	vb_repro_judge_columns(o);
+}
+
+static void columns_run_what_they_compare(void **state)
+{
+	struct vb_repro_jobs jobs = {0};
+	struct vb_repro_outcome o;
+
+	(void)state;
+	open_columns(&o, &jobs);
+	assert_string_equal(vb_repro_find(&o.written, "b", NULL, NULL)->job[0]->options,
+			    "fabric=sim lock=mcs profile=cx5 seed=7");
+	assert_string_equal(vb_repro_find(&o.artifact, "b", NULL, NULL)->job[0]->options,
+			    "fabric=sim lock=mcs locks=7 profile=zero seed=7");
+	assert_string_equal(vb_repro_find(&o.artifact, "a", NULL, NULL)->job[0]->options,
+			    "fabric=sim lock=cas profile=zero seed=7");
+	assert_string_equal(vb_repro_find(&o.switched[0], "c", NULL, NULL)->job[0]->options,
+			    "fabric=sim lease=1ms lock=rpc profile=cx5 seed=7");
+	/* e is in a check against the artifact's numbers alone, d is in none, and of the switch only B's are made. */
+	assert_int_equal(vb_repro_find(&o.written, "d", NULL, NULL)->n_seeds, 1);
+	assert_int_equal(vb_repro_find(&o.artifact, "d", NULL, NULL)->n_seeds, 0);
+	assert_int_equal(vb_repro_find(&o.artifact, "e", NULL, NULL)->n_seeds, 1);
+	assert_int_equal(vb_repro_find(&o.switched[0], "a", NULL, NULL)->n_seeds, 0);
+	assert_null(vb_repro_why(vb_repro_find(&o.artifact, "d", NULL, NULL)));
+	assert_int_equal(o.switched[0].n_checks, 1);
+	assert_int_equal(jobs.n, 5 + 4 + 2);
+	vb_repro_tear_down(&o);
+	vb_repro_jobs_free(&jobs);
+}
+
+static enum vb_verdict in(const struct vb_repro_result *r, const char *claim)
+{
+	return vb_repro_claim(r, claim).verdict;
+}
+
+static void columns_are_judged_each_by_itself(void **state)
+{
+	struct vb_repro_jobs jobs = {0};
+	struct vb_repro_outcome o;
+
+	(void)state;
+	open_columns(&o, &jobs);
+	/* Against the paper's numbers, as written and as the artifact does. */
+	assert_int_equal(in(&o.written, "A"), VB_REPRODUCED);
+	assert_int_equal(in(&o.written, "B"), VB_NOT_REPRODUCED);
+	assert_int_equal(in(&o.written, "C"), VB_REPRODUCED);
+	assert_int_equal(in(&o.written, "R"), VB_REPRODUCED);
+	assert_int_equal(in(&o.artifact, "A"), VB_REPRODUCED);
+	assert_int_equal(in(&o.artifact, "B"), VB_NOT_REPRODUCED);
+	assert_int_equal(in(&o.artifact, "R"), VB_NOT_REPRODUCED);
+	/* A note of that column, and of no other. */
+	assert_int_equal(in(&o.artifact, "C"), VB_BY_CONSTRUCTION);
+	/* The same runs, against the artifact's. */
+	assert_string_equal(o.own.whose, "artifact");
+	assert_int_equal(in(&o.own, "A"), VB_REPRODUCED);
+	assert_int_equal(in(&o.own, "B"), VB_REPRODUCED);
+	assert_int_equal(in(&o.own, "C"), VB_NOT_REPRODUCED);
+	assert_int_equal(in(&o.own, "R"), VB_REPRODUCED);
+	/* With the switch. */
+	assert_int_equal(in(&o.switched[0], "B"), VB_REPRODUCED);
+	assert_false(vb_repro_has_claim(&o.switched[0], "A"));
+	/* And the artifact's numbers against the paper's: of a range the worse end, and nothing where it
+	 * has no number. */
+	assert_int_equal(in(&o.theirs, "A"), VB_DIRECTION);
+	assert_float_equal(vb_repro_claim(&o.theirs, "A").weakest->ours.median, 9, 1e-9);
+	assert_int_equal(in(&o.theirs, "B"), VB_NOT_REPRODUCED);
+	assert_float_equal(vb_repro_claim(&o.theirs, "B").weakest->ours.median, 0.9, 1e-9);
+	assert_int_equal(in(&o.theirs, "R"), VB_NOT_REPRODUCED);
+	assert_float_equal(vb_repro_claim(&o.theirs, "R").explained.median, 50.0 / 90, 1e-9);
+	assert_false(vb_repro_has_claim(&o.theirs, "C"));
+	vb_repro_tear_down(&o);
+	vb_repro_jobs_free(&jobs);
+}
+
+/* What is missing in a column confirms nothing there, and is missing nowhere else. */
+static void a_column_may_be_missing(void **state)
+{
+	struct vb_repro_jobs jobs = {0};
+	struct vb_repro_outcome o;
+	struct vb_repro_job *j;
+
+	(void)state;
+	open_columns(&o, &jobs);
+	j = vb_repro_find(&o.artifact, "b", NULL, NULL)->job[0];
+	json_decref(j->run);
+	j->run = NULL;
+	j->why = strdup("no profile 'zero'");
+	vb_repro_judge_columns(&o);
+	assert_int_equal(in(&o.written, "A"), VB_REPRODUCED);
+	assert_int_equal(in(&o.artifact, "A"), VB_NOT_RUN);
+	assert_int_equal(in(&o.own, "A"), VB_NOT_RUN);
+	assert_int_equal(in(&o.own, "R"), VB_REPRODUCED);
+	assert_int_equal(in(&o.theirs, "A"), VB_DIRECTION);
+	vb_repro_tear_down(&o);
+	vb_repro_jobs_free(&jobs);
+}
+
 /* ---- the tables ---- */
 
 static bool has(const struct vb_repro_value *axis, const char *label)
@@ -533,6 +692,61 @@ static bool has(const struct vb_repro_value *axis, const char *label)
 static bool is_system(const struct vb_experiment *e, const char *label)
 {
 	return strcmp(label, "^") == 0 || has(e->systems, label);
+}
+
+/* The numbers of a text, in their order: "1.46 to 1.48", ".23". */
+static unsigned numbers_of(const char *text, double *v, unsigned room)
+{
+	unsigned n = 0;
+
+	while (*text != '\0' && n < room) {
+		char *end;
+
+		if (strchr("0123456789.", *text) == NULL) {
+			text++;
+			continue;
+		}
+		v[n] = strtod(text, &end);
+		n += end > text;
+		text = end > text ? end : text + 1;
+	}
+	return n;
+}
+
+static bool is_close(double a, double b)
+{
+	return fabs(a - b) < 1e-6;
+}
+
+/* One of them, or a quotient, a sum, or what is left of 1. */
+static bool is_from(double v, const double *from, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (is_close(v, from[i]) || is_close(v, 1 - from[i] / 100) ||
+		    is_close(v, 1 / from[i]))
+			return true;
+		for (unsigned k = 0; k < n; k++)
+			if (is_close(v, from[i] / from[k]) || is_close(v, from[i] + from[k]))
+				return true;
+	}
+	return false;
+}
+
+/* No number is judged against that data/claims.tsv does not have.  The verbs of CAS-B are told as so
+ * many more than ShiftLock's, which are SHIFT-10's. */
+static void check_is_the_artifacts(const struct vb_experiment *e, const struct vb_repro_check *c)
+{
+	const struct vb_paper_claim *claim = vb_paper_claim_find(c->claim);
+	double v[128];
+	unsigned n = numbers_of(claim->artifact, v, 60);
+
+	assert_non_null(e->artifact);
+	assert_true(claim->artifact[0] != '\0' && claim->source[0] != '\0');
+	n += numbers_of(claim->artifact_range, v + n, 60);
+	if (strcmp(c->claim, "SHIFT-13") == 0)
+		n += numbers_of(vb_paper_claim_find("SHIFT-10")->artifact, v + n, 8);
+	if (c->kind <= VB_CHECK_CELL && (!is_from(c->lo, v, n) || !is_from(c->hi, v, n)))
+		fail_msg("%s: the artifact has no %g to %g", c->claim, c->lo, c->hi);
 }
 
 static void check_is_sound(const struct vb_experiment *e, const struct vb_repro_check *c)
@@ -579,6 +793,34 @@ static const struct vb_repro_note *note_of(const struct vb_experiment *e, const 
 	return NULL;
 }
 
+/* A label that is nowhere would change nothing, silently. */
+static void variant_is_sound(const struct vb_experiment *e, const struct vb_repro_variant *v)
+{
+	for (const struct vb_repro_value *o = v->values; o != NULL && o->label != NULL; o++)
+		assert_true(vb_repro_is_label(e, o->label) || e->artifact == v);
+	for (unsigned i = 0; i < vb_paper_claim_count && v->claims != NULL; i++) {
+		const char *at = strstr(v->claims, vb_paper_claims[i].id);
+		size_t len = strlen(vb_paper_claims[i].id);
+
+		if (at != NULL && (at[len] == '\0' || at[len] == ' '))
+			assert_true(has_claim(e, vb_paper_claims[i].id));
+	}
+}
+
+static void variants_are_sound(const struct vb_experiment *e)
+{
+	unsigned n = 0;
+
+	if (e->artifact != NULL)
+		variant_is_sound(e, e->artifact);
+	for (const struct vb_repro_variant *v = e->switches; v != NULL && v->name != NULL;
+	     v++, n++) {
+		assert_non_null(v->about);
+		variant_is_sound(e, v);
+	}
+	assert_true(n <= VB_REPRO_SWITCHES);
+}
+
 static void tables_name_what_there_is(void **state)
 {
 	const struct vb_experiment *e;
@@ -590,6 +832,12 @@ static void tables_name_what_there_is(void **state)
 			assert_non_null(vb_repro_metric_find(*m));
 		for (unsigned k = 0; k < e->n_checks; k++)
 			check_is_sound(e, &e->checks[k]);
+		for (unsigned k = 0; k < e->n_own_checks; k++) {
+			check_is_sound(e, &e->own_checks[k]);
+			check_is_the_artifacts(e, &e->own_checks[k]);
+			assert_true(has_claim(e, e->own_checks[k].claim));
+		}
+		variants_are_sound(e);
 		for (const struct vb_repro_note *n = e->notes; n != NULL && n->claim != NULL; n++) {
 			assert_true(has_claim(e, n->claim));
 			assert_true(n->by_construction != NULL || n->unchecked != NULL);
@@ -609,7 +857,7 @@ static void rows_of_atomics_are_by_construction(void **state)
 	(void)state;
 	for (unsigned i = 0; (e = vb_repro_experiment(i)) != NULL; i++)
 		for (unsigned k = 0; k < e->n_checks; k++) {
-			const struct vb_paper_claim *c = vb_repro_first_of(e, k);
+			const struct vb_paper_claim *c = vb_repro_first_of(e->checks, k);
 			const struct vb_repro_note *n = note_of(e, e->checks[k].claim);
 			double atomics = 0, all = 0;
 
@@ -673,12 +921,12 @@ static void options_are_canonical(void **state)
 	static const struct vb_repro_value x = {"x", "clients=2 dist=uniform"};
 	static const struct vb_experiment e = {.name = "t/f",
 					       .setup = "clients=1 duration=20ms lease=1ms"};
-	char *text = vb_repro_options(&e, &system, NULL, &x, 1, 7);
+	char *text = vb_repro_options(&e, NULL, &system, NULL, &x, 1, 7);
 
 	(void)state;
 	assert_string_equal(text, "clients=3 dist=uniform duration=20ms lease=1ms lock=cas seed=7");
 	free(text);
-	text = vb_repro_options(&e, &system, NULL, NULL, 0.1, 7);
+	text = vb_repro_options(&e, NULL, &system, NULL, NULL, 0.1, 7);
 	assert_string_equal(text, "clients=3 duration=2000000ns lease=1ms lock=cas seed=7");
 	free(text);
 }
@@ -722,6 +970,9 @@ int main(void)
 		cmocka_unit_test(a_seed_that_is_missing_confirms_nothing),
 		cmocka_unit_test(what_could_not_fail_is_not_counted),
 		cmocka_unit_test(a_row_is_judged_by_its_time),
+		cmocka_unit_test(columns_run_what_they_compare),
+		cmocka_unit_test(columns_are_judged_each_by_itself),
+		cmocka_unit_test(a_column_may_be_missing),
 		cmocka_unit_test(rows_of_atomics_are_by_construction),
 		cmocka_unit_test(tables_name_what_there_is),
 		cmocka_unit_test(every_claim_on_locks_has_its_experiment),

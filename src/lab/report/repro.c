@@ -48,11 +48,30 @@ static double number_of(const json_t *v)
 	return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
+/* Of another column; empty where the claim is in none, and in files from before there were any. */
+static void put_ruling(FILE *to, const json_t *root, const json_t *claim, const char *key)
+{
+	const char *verdict = vb_report_string(json_object_get(claim, key), "verdict");
+
+	if (verdict[0] == '\0')
+		vb_html_cell(to, "");
+	else
+		vb_html_cell_class(to, colour(root, verdict), verdict);
+}
+
 static void put_claims(FILE *to, const json_t *root)
 {
-	const char *const head[] = {"claim",           "tier",         "where",
-				    "the paper",       "its artifact", verdict_head(root),
-				    "by construction", "not checked",  NULL};
+	const char *const head[] = {"claim",
+				    "tier",
+				    "where",
+				    "the paper",
+				    "its artifact",
+				    verdict_head(root),
+				    "by construction",
+				    "not checked",
+				    "as its artifact does",
+				    "the same, against the artifact",
+				    NULL};
 	size_t i;
 	json_t *c;
 
@@ -72,22 +91,27 @@ static void put_claims(FILE *to, const json_t *root)
 		vb_html_cell(to, vb_report_string(c, "artifact"));
 		vb_html_cell_class(to, colour(root, verdict), verdict);
 		put_strings(to, c, (const char *const[]){"by_construction", "partly_run"}, 2);
+		put_ruling(to, root, c, "as_artifact");
+		put_ruling(to, root, c, "against_artifact");
 		fputs(VB_HTML_ROW_END, to);
 	}
 	fputs(VB_HTML_END, to);
 }
 
-static void put_checks(FILE *to, const json_t *root)
+static void put_checks(FILE *to, const json_t *root, const json_t *checks, const char *title,
+		       const char *whose)
 {
-	const char *const head[] = {"claim",   "what",  "ours",   "lowest",
-				    "highest", "paper", "off by", verdict_head(root),
+	const char *const head[] = {"claim",   "what", "ours",   "lowest",
+				    "highest", whose,  "off by", verdict_head(root),
 				    "why",     NULL};
 	size_t i;
 	json_t *c;
 
-	vb_html_heading(to, 3, "Checks");
+	if (json_array_size(checks) == 0)
+		return;
+	vb_html_heading(to, 3, title);
 	vb_html_table_begin(to, head, false);
-	json_array_foreach(json_object_get(root, "checks"), i, c)
+	json_array_foreach(checks, i, c)
 	{
 		const char *verdict = vb_report_string(c, "verdict");
 
@@ -104,6 +128,26 @@ static void put_checks(FILE *to, const json_t *root)
 		fputs(VB_HTML_ROW_END, to);
 	}
 	fputs(VB_HTML_END, to);
+}
+
+/* Of the other columns. */
+static void put_columns(FILE *to, const json_t *root)
+{
+	const json_t *artifact = json_object_get(root, "artifact");
+	size_t i;
+	json_t *s;
+
+	put_checks(to, root, json_object_get(artifact, "checks"), "Checks: as its artifact does",
+		   "paper");
+	put_checks(to, root, json_object_get(artifact, "own_checks"),
+		   "Checks: the same, against the artifact's own numbers", "artifact");
+	json_array_foreach(json_object_get(root, "switches"), i, s)
+	{
+		char title[256];
+
+		snprintf(title, sizeof(title), "Checks: %.200s", vb_report_string(s, "name"));
+		put_checks(to, root, json_object_get(s, "checks"), title, "paper");
+	}
 }
 
 /* The place of a name among those seen so far, as a new one if there is room; the limit if not. */
@@ -219,6 +263,7 @@ void vb_report_reproduce(FILE *to, const json_t *root)
 	vb_html_around(to, "<p><code>", vb_report_string(root, "setup"), "</code></p>\n");
 	put_claims(to, root);
 	json_array_foreach(json_object_get(root, "metrics"), i, m) chart_metric(to, root, m);
-	put_checks(to, root);
+	put_checks(to, root, json_object_get(root, "checks"), "Checks", "paper");
+	put_columns(to, root);
 	put_points(to, root);
 }

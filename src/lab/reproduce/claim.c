@@ -6,12 +6,22 @@
 #include <math.h>
 #include <string.h>
 
-const struct vb_paper_claim *vb_repro_first_of(const struct vb_experiment *e, unsigned i)
+#include "base/compiler.h"
+
+const struct vb_paper_claim *vb_repro_first_of(const struct vb_repro_check *checks, unsigned i)
 {
 	for (unsigned k = 0; k < i; k++)
-		if (strcmp(e->checks[k].claim, e->checks[i].claim) == 0)
+		if (strcmp(checks[k].claim, checks[i].claim) == 0)
 			return NULL;
-	return vb_paper_claim_find(e->checks[i].claim);
+	return vb_paper_claim_find(checks[i].claim);
+}
+
+bool vb_repro_has_claim(const struct vb_repro_result *r, const char *claim)
+{
+	for (unsigned i = 0; i < r->n_checks; i++)
+		if (strcmp(r->checks[i].claim, claim) == 0)
+			return true;
+	return false;
 }
 
 /* A check that failed says more than one that did not run; that one, more than those that held. */
@@ -35,7 +45,7 @@ static void of_checks(const struct vb_repro_result *r, const char *claim, struct
 	const struct vb_repro_finding *worst = NULL;
 	bool any = false;
 
-	for (unsigned i = 0; i < r->e->n_checks; i++) {
+	for (unsigned i = 0; i < r->n_checks; i++) {
 		const struct vb_repro_finding *f = &r->finding[i];
 
 		if (!is_of(f, claim))
@@ -56,7 +66,7 @@ static double explained(const struct vb_repro_result *r, const char *claim, unsi
 {
 	double both = 0, either = 0;
 
-	for (unsigned i = 0; i < r->e->n_checks; i++) {
+	for (unsigned i = 0; i < r->n_checks; i++) {
 		const struct vb_repro_finding *f = &r->finding[i];
 
 		if (!is_of(f, claim))
@@ -69,7 +79,7 @@ static double explained(const struct vb_repro_result *r, const char *claim, unsi
 
 static const struct vb_repro_finding *missing(const struct vb_repro_result *r, const char *claim)
 {
-	for (unsigned i = 0; i < r->e->n_checks; i++)
+	for (unsigned i = 0; i < r->n_checks; i++)
 		if (is_of(&r->finding[i], claim) && r->finding[i].compared == 0)
 			return &r->finding[i];
 	return NULL;
@@ -80,7 +90,7 @@ static const struct vb_repro_finding *farthest(const struct vb_repro_result *r, 
 {
 	const struct vb_repro_finding *far = NULL;
 
-	for (unsigned i = 0; i < r->e->n_checks; i++) {
+	for (unsigned i = 0; i < r->n_checks; i++) {
 		const struct vb_repro_finding *f = &r->finding[i];
 
 		if (is_of(f, claim) &&
@@ -107,26 +117,32 @@ static void of_row(const struct vb_repro_result *r, const char *claim, struct vb
 	u->found = u->explained.median >= 1 / VB_REPRO_NEAR ? VB_REPRODUCED : VB_NOT_REPRODUCED;
 }
 
-static bool is_row(const struct vb_experiment *e, const char *claim)
+static bool is_row(const struct vb_repro_result *r, const char *claim)
 {
-	for (unsigned i = 0; i < e->n_checks; i++)
-		if (strcmp(e->checks[i].claim, claim) == 0)
-			return e->checks[i].kind == VB_CHECK_CELL;
+	for (unsigned i = 0; i < r->n_checks; i++)
+		if (strcmp(r->checks[i].claim, claim) == 0)
+			return r->checks[i].kind == VB_CHECK_CELL;
 	return false;
+}
+
+static void note(const struct vb_repro_note *n, const char *claim, struct vb_repro_ruling *u)
+{
+	for (; n != NULL && n->claim != NULL; n++) {
+		if (strcmp(n->claim, claim) != 0)
+			continue;
+		u->by_construction =
+			n->by_construction != NULL ? n->by_construction : u->by_construction;
+		u->unchecked = n->unchecked != NULL ? n->unchecked : u->unchecked;
+	}
 }
 
 struct vb_repro_ruling vb_repro_claim(const struct vb_repro_result *r, const char *claim)
 {
 	struct vb_repro_ruling u = {.explained = {NAN, NAN, NAN}};
-	const struct vb_repro_note *n = r->e->notes;
 
-	while (n != NULL && n->claim != NULL && strcmp(n->claim, claim) != 0)
-		n++;
-	if (n != NULL) {
-		u.by_construction = n->by_construction;
-		u.unchecked = n->unchecked;
-	}
-	if (is_row(r->e, claim))
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(r->notes); i++)
+		note(r->notes[i], claim, &u);
+	if (is_row(r, claim))
 		of_row(r, claim, &u);
 	else
 		of_checks(r, claim, &u);

@@ -79,19 +79,37 @@ static json_t *finding_json(const struct vb_repro_result *r, const struct vb_rep
 		"not_run", vb_json_text(f->why[0] != '\0' ? f->why : NULL));
 }
 
-static json_t *claim_json(const struct vb_repro_result *r, const struct vb_paper_claim *c)
+/* In another column than the first; null: it is not judged there. */
+static json_t *ruling_json(const struct vb_repro_result *r, const struct vb_paper_claim *c)
 {
-	struct vb_repro_ruling u = vb_repro_claim(r, c->id);
+	struct vb_repro_ruling u;
+
+	if (!vb_repro_has_claim(r, c->id))
+		return json_null();
+	u = vb_repro_claim(r, c->id);
+	return json_pack("{s:s,s:s,s:o,s:o,s:o,s:o}", "verdict", vb_verdict_names[u.verdict],
+			 "found", vb_verdict_names[u.found], "by_construction",
+			 vb_json_text(u.by_construction), "partly_run", vb_json_text(u.unchecked),
+			 "explained", real_or_null(u.explained.median), "explained_spread",
+			 span_json(u.explained));
+}
+
+static json_t *claim_json(const struct vb_repro_outcome *o, const struct vb_paper_claim *c)
+{
+	struct vb_repro_ruling u = vb_repro_claim(&o->written, c->id);
 
 	return json_pack(
-		"{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:o}", "id",
-		c->id, "where", c->where, "systems", c->systems, "setting", c->setting, "metric",
-		c->metric, "claim", c->claim, "value", c->value, "kind", c->kind, "tier", c->tier,
-		"artifact", c->artifact, "artifact_range", c->artifact_range, "source", c->source,
-		"verdict", vb_verdict_names[u.verdict], "found", vb_verdict_names[u.found],
-		"by_construction", vb_json_text(u.by_construction), "partly_run",
-		vb_json_text(u.unchecked), "explained", real_or_null(u.explained.median),
-		"explained_spread", span_json(u.explained));
+		"{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:o,"
+		"s:o,s:o}",
+		"id", c->id, "where", c->where, "systems", c->systems, "setting", c->setting,
+		"metric", c->metric, "claim", c->claim, "value", c->value, "kind", c->kind, "tier",
+		c->tier, "artifact", c->artifact, "artifact_range", c->artifact_range, "source",
+		c->source, "verdict", vb_verdict_names[u.verdict], "found",
+		vb_verdict_names[u.found], "by_construction", vb_json_text(u.by_construction),
+		"partly_run", vb_json_text(u.unchecked), "explained",
+		real_or_null(u.explained.median), "explained_spread", span_json(u.explained),
+		"as_artifact", ruling_json(&o->artifact, c), "against_artifact",
+		ruling_json(&o->own, c), "artifact_against_paper", ruling_json(&o->theirs, c));
 }
 
 static json_t *seeds_json(const struct vb_repro_result *r)
@@ -114,20 +132,83 @@ static json_t *metrics_json(const struct vb_experiment *e)
 	return a;
 }
 
-json_t *vb_repro_json(const struct vb_repro_result *r, double scale)
+static json_t *points_json(const struct vb_repro_result *r)
 {
-	json_t *root = vb_json_head(r->seed), *points = json_array(), *checks = json_array();
-	json_t *claims = json_array();
+	json_t *points = json_array();
 
 	for (unsigned i = 0; i < r->n; i++)
-		json_array_append_new(points, point_json(r, &r->point[i]));
-	for (unsigned i = 0; i < r->e->n_checks; i++) {
-		const struct vb_paper_claim *c = vb_repro_first_of(r->e, i);
+		if (r->point[i].n_seeds > 0)
+			json_array_append_new(points, point_json(r, &r->point[i]));
+	return points;
+}
 
+static json_t *checks_json(const struct vb_repro_result *r)
+{
+	json_t *checks = json_array();
+
+	for (unsigned i = 0; i < r->n_checks; i++)
 		json_array_append_new(checks, finding_json(r, &r->finding[i]));
+	return checks;
+}
+
+static json_t *claims_json(const struct vb_repro_outcome *o)
+{
+	json_t *claims = json_array();
+
+	for (unsigned i = 0; i < o->e->n_checks; i++) {
+		const struct vb_paper_claim *c = vb_repro_first_of(o->e->checks, i);
+
 		if (c != NULL)
-			json_array_append_new(claims, claim_json(r, c));
+			json_array_append_new(claims, claim_json(o, c));
 	}
+	return claims;
+}
+
+/* What it has on top of the experiment's own options, of whom. */
+static json_t *variant_json(const struct vb_experiment *e, const struct vb_repro_variant *v)
+{
+	json_t *of = json_object();
+
+	for (const struct vb_repro_value *o = v->values; o != NULL && o->label != NULL; o++)
+		if (vb_repro_is_label(e, o->label))
+			json_object_set_new(of, o->label, json_string(o->options));
+	return json_pack("{s:o,s:o,s:o,s:o}", "name", vb_json_text(v->name), "options",
+			 vb_json_text(v->options), "of", of, "about", vb_json_text(v->about));
+}
+
+static json_t *artifact_json(const struct vb_repro_outcome *o)
+{
+	json_t *column;
+
+	if (o->e->artifact == NULL)
+		return json_null();
+	column = variant_json(o->e, o->e->artifact);
+	vb_json_set(column, "setup", o->artifact.common);
+	vb_json_set(column, "checks", checks_json(&o->artifact));
+	vb_json_set(column, "own_checks", checks_json(&o->own));
+	vb_json_set(column, "points", points_json(&o->artifact));
+	return column;
+}
+
+static json_t *switches_json(const struct vb_repro_outcome *o)
+{
+	json_t *all = json_array();
+
+	for (unsigned i = 0; i < o->n_switches; i++) {
+		json_t *column = variant_json(o->e, o->switched[i].variant);
+
+		vb_json_set(column, "checks", checks_json(&o->switched[i]));
+		vb_json_set(column, "points", points_json(&o->switched[i]));
+		json_array_append_new(all, column);
+	}
+	return all;
+}
+
+json_t *vb_repro_json(const struct vb_repro_outcome *o, double scale)
+{
+	const struct vb_repro_result *r = &o->written;
+	json_t *root = vb_json_head(r->seed);
+
 	vb_json_set(root, "kind", "reproduce");
 	vb_json_set(root, "experiment", r->e->name);
 	vb_json_set(root, "title", r->e->title);
@@ -136,12 +217,14 @@ json_t *vb_repro_json(const struct vb_repro_result *r, double scale)
 	vb_json_set(root, "sweep", r->e->sweep_name);
 	vb_json_set(root, "seeds", seeds_json(r));
 	vb_json_set(root, "scale", scale);
-	vb_json_set(root, "wall_s", r->wall_s);
-	vb_json_set(root, "interrupted", r->interrupted);
+	vb_json_set(root, "wall_s", o->wall_s);
+	vb_json_set(root, "interrupted", o->interrupted);
 	vb_json_set(root, "metrics", metrics_json(r->e));
-	vb_json_set(root, "claims", claims);
-	vb_json_set(root, "checks", checks);
-	vb_json_set(root, "points", points);
+	vb_json_set(root, "claims", claims_json(o));
+	vb_json_set(root, "checks", checks_json(r));
+	vb_json_set(root, "points", points_json(r));
+	vb_json_set(root, "artifact", artifact_json(o));
+	vb_json_set(root, "switches", switches_json(o));
 	return root;
 }
 
@@ -158,7 +241,7 @@ static char *path_of(const char *dir, const struct vb_repro_result *r, const cha
 	return path;
 }
 
-static int write_json(const char *path, const struct vb_repro_result *r, double scale)
+static int write_json(const char *path, const struct vb_repro_outcome *o, double scale)
 {
 	struct vb_json_out out;
 	json_t *root;
@@ -166,7 +249,7 @@ static int write_json(const char *path, const struct vb_repro_result *r, double 
 
 	if (err)
 		return err;
-	root = vb_repro_json(r, scale);
+	root = vb_repro_json(o, scale);
 	err = vb_json_out_commit(&out, root);
 	json_decref(root);
 	return err;
@@ -379,15 +462,16 @@ static void write_figures(const char *dir, const struct vb_repro_result *r)
 	}
 }
 
-int vb_repro_write(const char *dir, const struct vb_repro_result *r, double scale)
+int vb_repro_write(const char *dir, const struct vb_repro_outcome *o, double scale)
 {
+	const struct vb_repro_result *r = &o->written;
 	char *json = path_of(dir, r, ".json"), *csv = path_of(dir, r, ".csv");
 	int err = json == NULL || csv == NULL ? -ENOMEM : 0;
 
 	if (err == 0 && mkdir(dir, 0777) != 0 && errno != EEXIST)
 		err = vb_fail(-errno, "cannot make the folder %s: %s", dir, strerror(errno));
 	if (err == 0)
-		err = write_json(json, r, scale);
+		err = write_json(json, o, scale);
 	if (err == 0)
 		err = write_csv(csv, r);
 	if (err == 0)

@@ -27,6 +27,21 @@ const struct vb_repro_point *vb_repro_find(const struct vb_repro_result *r, cons
 	return NULL;
 }
 
+/* Rather too many than too few: a label of either side is one of both. */
+static bool may_be(const char *a, const char *b, const struct vb_repro_value *v)
+{
+	return v == NULL ||
+	       (a != NULL && (strchr("*^", a[0]) != NULL || strcmp(a, v->label) == 0)) ||
+	       (b != NULL && (strchr("*^", b[0]) != NULL || strcmp(b, v->label) == 0));
+}
+
+bool vb_repro_looks_at(const struct vb_repro_check *c, const struct vb_repro_point *p)
+{
+	return may_be(c->a.system, c->b.system, p->system) &&
+	       may_be(c->a.series, c->b.series, p->series) &&
+	       (c->kind == VB_CHECK_FLAT || may_be(c->a.x, c->b.x, p->x));
+}
+
 /* One check while it is judged. */
 struct judging {
 	const struct vb_repro_result *r;
@@ -261,6 +276,6 @@ static void judge_one(const struct vb_repro_result *r, const struct vb_repro_che
 
 void vb_repro_judge_all(struct vb_repro_result *r)
 {
-	for (unsigned i = 0; i < r->e->n_checks; i++)
-		judge_one(r, &r->e->checks[i], &r->finding[i]);
+	for (unsigned i = 0; i < r->n_checks; i++)
+		judge_one(r, &r->checks[i], &r->finding[i]);
 }

@@ -75,9 +75,19 @@ static void shorten(struct words *s, double scale)
 	add(s, text);
 }
 
-char *vb_repro_options(const struct vb_experiment *e, const struct vb_repro_value *system,
-		       const struct vb_repro_value *series, const struct vb_repro_value *x,
-		       double scale, uint64_t seed)
+static void add_of(struct words *s, const struct vb_repro_variant *variant,
+		   const struct vb_repro_value *of)
+{
+	const struct vb_repro_value *v = variant != NULL ? variant->values : NULL;
+
+	for (; v != NULL && v->label != NULL; v++)
+		if (of != NULL && strcmp(v->label, of->label) == 0)
+			add(s, v->options);
+}
+
+char *vb_repro_options(const struct vb_experiment *e, const struct vb_repro_variant *variant,
+		       const struct vb_repro_value *system, const struct vb_repro_value *series,
+		       const struct vb_repro_value *x, double scale, uint64_t seed)
 {
 	struct words s = {0};
 	char number[32], *text = NULL;
@@ -85,9 +95,13 @@ char *vb_repro_options(const struct vb_experiment *e, const struct vb_repro_valu
 	FILE *f;
 
 	add(&s, e->setup);
+	add(&s, variant != NULL ? variant->options : NULL);
 	add(&s, x != NULL ? x->options : NULL);
 	add(&s, series != NULL ? series->options : NULL);
 	add(&s, system != NULL ? system->options : NULL);
+	add_of(&s, variant, x);
+	add_of(&s, variant, series);
+	add_of(&s, variant, system);
 	shorten(&s, scale);
 	if (system != NULL) {
 		snprintf(number, sizeof(number), "seed=%" PRIu64, seed);
@@ -267,6 +281,8 @@ struct vb_repro_span vb_repro_metric_of(const struct vb_repro_metric *m,
 {
 	double v[VB_REPRO_SEEDS_MAX];
 
+	if (p->n_seeds == 0)
+		return (struct vb_repro_span){NAN, NAN, NAN};
 	for (unsigned s = 0; s < p->n_seeds; s++)
 		v[s] = vb_repro_metric_at(m, p, s);
 	return vb_repro_span_of(v, p->n_seeds);

@@ -148,7 +148,7 @@ static void list_claims(FILE *to, const struct vb_experiment *e)
 
 	fprintf(to, "    claims     ");
 	for (unsigned i = 0; i < e->n_checks; i++) {
-		const struct vb_paper_claim *c = vb_repro_first_of(e, i);
+		const struct vb_paper_claim *c = vb_repro_first_of(e->checks, i);
 
 		if (c == NULL)
 			continue;
@@ -221,6 +221,15 @@ static struct table table(FILE *to, bool markdown, const struct vb_repro_result 
 	return t;
 }
 
+/* Of a column that runs only what is compared. */
+static bool is_row_run(const struct vb_repro_result *r, unsigned row)
+{
+	for (unsigned s = 0; s < r->n_systems; s++)
+		if (r->point[s * rows(r) + row].n_seeds > 0)
+			return true;
+	return false;
+}
+
 /* Of one metric: a column for each system.  Without: of the only system, one for each metric. */
 static void print_numbers(FILE *to, const struct vb_repro_result *r, bool markdown,
 			  const struct vb_repro_metric *m)
@@ -239,6 +248,8 @@ static void print_numbers(FILE *to, const struct vb_repro_result *r, bool markdo
 	for (unsigned i = 0; i < rows(r); i++) {
 		const struct vb_repro_point *p = &r->point[i];
 
+		if (!is_row_run(r, i))
+			continue;
 		cell(&t, row_label(text, sizeof(text), p));
 		for (unsigned s = 0; m != NULL && s < r->n_systems; s++)
 			number_cell(&t, vb_repro_metric_of(m, &p[s * rows(r)]).median);
@@ -316,15 +327,15 @@ static void print_findings(FILE *to, const struct vb_repro_result *r, bool markd
 			  .texts = 2,
 			  .numbers = 4,
 			  .widths = {20, 48, 8, 16, 12, 6, 1}};
-	static const char *const head[] = {"claim", "what",   "ours",   "over the seeds",
-					   "paper", "off by", "verdict"};
+	const char *const head[] = {"claim",  "what",   "ours",   "over the seeds",
+				    r->whose, "off by", "verdict"};
 	char text[512], range[64];
 
 	fputc('\n', to);
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(head); i++)
 		cell(&t, head[i]);
 	end_head(&t);
-	for (unsigned i = 0; i < r->e->n_checks; i++) {
+	for (unsigned i = 0; i < r->n_checks; i++) {
 		const struct vb_repro_finding *f = &r->finding[i];
 
 		cell(&t, f->check->claim);
@@ -342,13 +353,13 @@ static void print_findings(FILE *to, const struct vb_repro_result *r, bool markd
 }
 
 /* What a reader must know of its claims beside the numbers. */
-static void print_notes(FILE *to, const struct vb_repro_result *r, bool markdown)
+static void print_notes(FILE *to, const struct vb_repro_note *notes, bool markdown)
 {
 	const char *bullet = markdown ? "- " : "  ";
 
-	if (r->e->notes != NULL)
+	if (notes != NULL)
 		fputc('\n', to);
-	for (const struct vb_repro_note *n = r->e->notes; n != NULL && n->claim != NULL; n++) {
+	for (const struct vb_repro_note *n = notes; n != NULL && n->claim != NULL; n++) {
 		if (n->by_construction != NULL)
 			fprintf(to, "%s%s by construction: %s\n", bullet, n->claim,
 				n->by_construction);
@@ -358,9 +369,59 @@ static void print_notes(FILE *to, const struct vb_repro_result *r, bool markdown
 	}
 }
 
-void vb_repro_print(FILE *to, const struct vb_repro_result *r, bool markdown)
+static void print_all_numbers(FILE *to, const struct vb_repro_result *r, bool markdown)
 {
-	const struct vb_experiment *e = r->e;
+	if (r->n_systems == 1)
+		print_numbers(to, r, markdown, NULL);
+	else
+		for (const char *const *m = r->e->metrics; *m != NULL; m++)
+			print_numbers(to, r, markdown, vb_repro_metric_find(*m));
+	print_gaps(to, r);
+}
+
+/* "With profile=cx5-card; DSLR: lock-options=omega=1862ns." */
+static void print_variant(FILE *to, const struct vb_repro_result *r, bool markdown)
+{
+	const struct vb_repro_variant *v = r->variant;
+	const char *tick = markdown ? "`" : "", *between = "";
+
+	fprintf(to, "%s", markdown ? "With " : "  with ");
+	if (v->options != NULL) {
+		fprintf(to, "%s%s%s", tick, v->options, tick);
+		between = "; ";
+	}
+	for (const struct vb_repro_value *o = v->values; o != NULL && o->label != NULL; o++) {
+		if (!vb_repro_is_label(r->e, o->label))
+			continue;
+		fprintf(to, "%s%s: %s%s%s", between, o->label, tick, o->options, tick);
+		between = "; ";
+	}
+	fprintf(to, ".\n");
+}
+
+static void print_column(FILE *to, const struct vb_repro_result *r, const char *title,
+			 const char *about, bool markdown)
+{
+	fprintf(to, markdown ? "\n#### %s: %s\n\n" : "\n%s: %s\n", r->e->name, title);
+	print_variant(to, r, markdown);
+	if (r->variant->about != NULL)
+		fprintf(to, markdown ? "\n%s%s.\n" : "  %s%s\n", about, r->variant->about);
+}
+
+static void print_artifact(FILE *to, const struct vb_repro_outcome *o, bool markdown)
+{
+	print_column(to, &o->artifact, "as its artifact does", "It still lacks: ", markdown);
+	print_all_numbers(to, &o->artifact, markdown);
+	print_findings(to, &o->artifact, markdown);
+	if (o->own.n_checks > 0)
+		print_findings(to, &o->own, markdown);
+	print_notes(to, o->e->artifact_notes, markdown);
+}
+
+void vb_repro_print(FILE *to, const struct vb_repro_outcome *o, bool markdown)
+{
+	const struct vb_experiment *e = o->e;
+	const struct vb_repro_result *r = &o->written;
 
 	fprintf(to, markdown ? "### %s\n\n%s.\n\n" : "%s: %s\n", e->name, e->title);
 	fprintf(to, markdown ? "`%s`" : "  %s", r->common);
@@ -372,14 +433,17 @@ void vb_repro_print(FILE *to, const struct vb_repro_result *r, bool markdown)
 	if (e->differs != NULL)
 		fprintf(to, markdown ? "Differs from the paper: %s.\n\n" : "  differs: %s\n",
 			e->differs);
-	if (r->n_systems == 1)
-		print_numbers(to, r, markdown, NULL);
-	else
-		for (const char *const *m = e->metrics; *m != NULL; m++)
-			print_numbers(to, r, markdown, vb_repro_metric_find(*m));
-	print_gaps(to, r);
+	print_all_numbers(to, r, markdown);
 	print_findings(to, r, markdown);
-	print_notes(to, r, markdown);
+	print_notes(to, e->notes, markdown);
+	if (e->artifact != NULL)
+		print_artifact(to, o, markdown);
+	for (unsigned i = 0; i < o->n_switches; i++) {
+		print_column(to, &o->switched[i], o->switched[i].variant->name,
+			     "It shows: ", markdown);
+		print_gaps(to, &o->switched[i]);
+		print_findings(to, &o->switched[i], markdown);
+	}
 	fputc('\n', to);
 	fflush(to);
 }
@@ -389,8 +453,8 @@ static unsigned of_claim(const struct vb_repro_result *r, const char *claim, boo
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < r->e->n_checks; i++)
-		n += strcmp(r->e->checks[i].claim, claim) == 0 &&
+	for (unsigned i = 0; i < r->n_checks; i++)
+		n += strcmp(r->checks[i].claim, claim) == 0 &&
 		     (!reproduced || r->finding[i].verdict == VB_REPRODUCED);
 	return n;
 }
@@ -414,8 +478,8 @@ static void decided(char *text, size_t size, const struct vb_repro_result *r,
 	len = strlen(text);
 	vb_repro_check_text(text + len, size - len, f->check);
 	len = strlen(text);
-	snprintf(text + len, size - len, ": %s, paper %s%s",
-		 with_spread(ours, sizeof(ours), r, f->ours),
+	snprintf(text + len, size - len, ": %s, %s %s%s",
+		 with_spread(ours, sizeof(ours), r, f->ours), r->whose,
 		 vb_repro_range(range, sizeof(range), f->check), f->tie ? ": a tie" : "");
 	len = strlen(text);
 	if (u->verdict == VB_BY_CONSTRUCTION)
@@ -424,55 +488,166 @@ static void decided(char *text, size_t size, const struct vb_repro_result *r,
 		snprintf(text + len, size - len, "; not checked: %s", u->unchecked);
 }
 
-static void claim_row(struct table *t, const struct vb_repro_result *r,
-		      const struct vb_paper_claim *claim, const struct vb_repro_ruling *u)
+/* What became of a claim in one column; a column that does not have it says nothing. */
+struct heading {
+	const char *title, *decides; /* of its verdicts; before what decided them */
+	unsigned counts[VB_VERDICTS], claims;
+};
+
+enum { WRITTEN, ARTIFACT, OWN, COLUMNS };
+
+static const struct vb_repro_result *column_of(const struct vb_repro_outcome *o, unsigned column)
 {
-	char text[512];
+	return column == WRITTEN ? &o->written : column == ARTIFACT ? &o->artifact : &o->own;
+}
+
+/* true: it is reproduced in one of them. */
+static bool claim_row(struct table *t, const struct vb_repro_outcome *o,
+		      const struct vb_paper_claim *claim, struct heading *headings)
+{
+	char text[2048] = "";
+	bool reproduced = false;
 
 	cell(t, claim->id);
 	cell(t, claim->tier);
-	cell(t, r->e->name);
+	cell(t, o->e->name);
 	cell(t, claim->value[0] != '\0' ? claim->value : claim->claim);
 	cell(t, claim->artifact);
-	cell(t, vb_verdict_names[u->verdict]);
-	snprintf(text, sizeof(text), "%u of %u", of_claim(r, claim->id, true),
-		 of_claim(r, claim->id, false));
-	cell(t, text);
-	decided(text, sizeof(text), r, u);
+	for (unsigned i = 0; i < COLUMNS; i++) {
+		const struct vb_repro_result *r = column_of(o, i);
+		struct vb_repro_ruling u;
+		size_t len = strlen(text);
+
+		if (!vb_repro_has_claim(r, claim->id)) {
+			cell(t, "-");
+			continue;
+		}
+		u = vb_repro_claim(r, claim->id);
+		headings[i].counts[u.verdict]++;
+		headings[i].claims++;
+		reproduced |= u.verdict == VB_REPRODUCED;
+		snprintf(text + len, sizeof(text) - len, "%s%s(%u of %u) ", len > 0 ? ". " : "",
+			 headings[i].decides, of_claim(r, claim->id, true),
+			 of_claim(r, claim->id, false));
+		len = strlen(text);
+		decided(text + len, sizeof(text) - len, r, &u);
+		cell(t, vb_verdict_names[u.verdict]);
+	}
 	cell(t, text);
 	end(t);
+	return reproduced;
 }
 
-void vb_repro_print_claims(FILE *to, const struct vb_repro_result *results, unsigned n,
+/* The artifact's own numbers, by the same rules: whom they contradict. */
+static void print_contradictions(FILE *to, const struct vb_repro_outcome *outcomes, unsigned n,
+				 bool markdown)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct vb_repro_result *r = &outcomes[i].theirs;
+
+		for (unsigned k = 0; k < r->n_checks; k++) {
+			const struct vb_paper_claim *claim = vb_repro_first_of(r->checks, k);
+			struct vb_repro_ruling u;
+			char text[1024];
+
+			if (claim == NULL)
+				continue;
+			u = vb_repro_claim(r, claim->id);
+			if (u.verdict == VB_REPRODUCED)
+				continue;
+			if (!any)
+				fprintf(to, "\nThe authors' own later runs, judged against their "
+					    "paper by the same rules:\n\n");
+			any = true;
+			decided(text, sizeof(text), r, &u);
+			fprintf(to, "%s%s %s: %s (%s)\n", markdown ? "- " : "  ", claim->id,
+				vb_verdict_names[u.verdict], text, claim->source);
+		}
+	}
+}
+
+static void print_switches(FILE *to, const struct vb_repro_outcome *outcomes, unsigned n,
 			   bool markdown)
 {
-	static const char *const head[] = {"claim",    "tier",    "experiment", "paper says",
-					   "artifact", "verdict", "checks",     "what decides"};
+	bool any = false;
+
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned w = 0; w < outcomes[i].n_switches; w++) {
+			const struct vb_repro_result *r = &outcomes[i].switched[w];
+
+			for (unsigned k = 0; k < r->n_checks; k++) {
+				const struct vb_paper_claim *c = vb_repro_first_of(r->checks, k);
+				struct vb_repro_ruling u;
+				char text[1024];
+
+				if (c == NULL)
+					continue;
+				u = vb_repro_claim(r, c->id);
+				decided(text, sizeof(text), r, &u);
+				if (!any)
+					fprintf(to,
+						"\nWith a switch, as an experiment on the cause "
+						"(not counted above):\n\n");
+				any = true;
+				fprintf(to, "%s%s %s: %s: %s\n", markdown ? "- " : "  ", c->id,
+					r->variant->name, vb_verdict_names[u.verdict], text);
+			}
+		}
+}
+
+static void print_counts(FILE *to, const struct heading *h)
+{
+	if (h->claims == 0)
+		return;
+	fprintf(to, "\n%u claims %s:", h->claims, h->title);
+	for (unsigned v = 0; v < VB_VERDICTS; v++)
+		fprintf(to, "%s %u %s", v > 0 ? "," : "", h->counts[v], vb_verdict_names[v]);
+	fputc('\n', to);
+}
+
+void vb_repro_print_claims(FILE *to, const struct vb_repro_outcome *outcomes, unsigned n,
+			   bool markdown)
+{
+	static const char *const head[] = {"claim",
+					   "tier",
+					   "experiment",
+					   "paper says",
+					   "artifact says",
+					   "as written",
+					   "as its artifact does",
+					   "the same, against the artifact",
+					   "what decides"};
+	struct heading headings[COLUMNS] = {
+		[WRITTEN] = {.title = "as written", .decides = ""},
+		[ARTIFACT] = {.title = "as the artifact does, against the paper",
+			      .decides = "As its artifact does: "},
+		[OWN] = {.title = "as the artifact does, against its own numbers",
+			 .decides = "Against these: "},
+	};
 	struct table t = {.to = to,
 			  .markdown = markdown,
 			  .texts = CELLS,
-			  .widths = {20, 4, 16, 40, 24, 15, 7, 1}};
-	unsigned counts[VB_VERDICTS] = {0}, claims = 0;
+			  .widths = {20, 4, 16, 40, 24, 15, 20, 30, 1}};
+	unsigned reproduced = 0;
 
 	fprintf(to, markdown ? "### Claims\n\n" : "Claims\n");
 	for (unsigned i = 0; i < VB_ARRAY_SIZE(head); i++)
 		cell(&t, head[i]);
 	end_head(&t);
-	for (unsigned i = 0; i < n; i++) {
-		for (unsigned k = 0; k < results[i].e->n_checks; k++) {
-			const struct vb_paper_claim *claim = vb_repro_first_of(results[i].e, k);
-			struct vb_repro_ruling u;
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned k = 0; k < outcomes[i].e->n_checks; k++) {
+			const struct vb_paper_claim *claim =
+				vb_repro_first_of(outcomes[i].e->checks, k);
 
-			if (claim == NULL)
-				continue;
-			u = vb_repro_claim(&results[i], claim->id);
-			claim_row(&t, &results[i], claim, &u);
-			counts[u.verdict]++;
-			claims++;
+			if (claim != NULL)
+				reproduced += claim_row(&t, &outcomes[i], claim, headings);
 		}
-	}
-	fprintf(to, "\n%u claims:", claims);
-	for (unsigned v = 0; v < VB_VERDICTS; v++)
-		fprintf(to, "%s %u %s", v > 0 ? "," : "", counts[v], vb_verdict_names[v]);
-	fputc('\n', to);
+	for (unsigned i = 0; i < COLUMNS; i++)
+		print_counts(to, &headings[i]);
+	fprintf(to, "\n%u of %u reproduced in one of the columns.\n", reproduced,
+		headings[WRITTEN].claims);
+	print_contradictions(to, outcomes, n, markdown);
+	print_switches(to, outcomes, n, markdown);
 }

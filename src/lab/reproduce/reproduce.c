@@ -48,7 +48,7 @@ struct session {
 	double scale;
 	unsigned seeds, at_once;
 	const struct vb_experiment *chosen[EXPERIMENTS];
-	struct vb_repro_result results[EXPERIMENTS];
+	struct vb_repro_outcome outcomes[EXPERIMENTS];
 	unsigned n, done;
 	struct vb_repro_jobs jobs;
 };
@@ -132,61 +132,18 @@ static int choose(struct session *s, char *const *words, unsigned n)
 
 /* ---- one experiment ---- */
 
-/* Its runs, one with each seed. */
-static int set_up_point(struct session *s, const struct vb_experiment *e, struct vb_repro_point *p)
-{
-	p->n_seeds = s->seeds;
-	for (unsigned k = 0; k < s->seeds; k++) {
-		p->job[k] = vb_repro_job(&s->jobs, vb_repro_options(e, p->system, p->series, p->x,
-								    s->scale, s->o->seed + k));
-		if (p->job[k] == NULL)
-			return vb_fail(-ENOMEM, "no memory for an experiment");
-	}
-	return 0;
-}
-
-static int set_up(struct session *s, struct vb_repro_result *r, const struct vb_experiment *e)
-{
-	unsigned series, sweep;
-	int err = 0;
-
-	*r = (struct vb_repro_result){.e = e,
-				      .n_systems = vb_repro_length(e->systems),
-				      .n_seeds = s->seeds,
-				      .seed = s->o->seed};
-	r->n_series = vb_repro_length(e->series);
-	r->n_x = vb_repro_length(e->sweep);
-	series = r->n_series > 0 ? r->n_series : 1;
-	sweep = r->n_x > 0 ? r->n_x : 1;
-	r->n = r->n_systems * series * sweep;
-	r->point = calloc(r->n, sizeof(*r->point));
-	r->finding = calloc(e->n_checks + 1, sizeof(*r->finding));
-	r->common = vb_repro_options(e, NULL, NULL, NULL, s->scale, s->o->seed);
-	if (r->point == NULL || r->finding == NULL || r->common == NULL)
-		return vb_fail(-ENOMEM, "no memory for an experiment");
-	for (unsigned i = 0; i < r->n && err == 0; i++) {
-		struct vb_repro_point *p = &r->point[i];
-
-		p->system = &e->systems[i / sweep / series];
-		p->series = r->n_series > 0 ? &e->series[i / sweep % series] : NULL;
-		p->x = r->n_x > 0 ? &e->sweep[i % sweep] : NULL;
-		err = set_up_point(s, e, p);
-	}
-	return err;
-}
-
 static int run_one(struct session *s, const struct vb_experiment *e)
 {
-	struct vb_repro_result *r = &s->results[s->done++];
+	struct vb_repro_outcome *r = &s->outcomes[s->done++];
 	uint64_t begin = vb_clock_gettime_ns();
-	int err = set_up(s, r, e);
+	int err = vb_repro_set_up(r, e, &s->jobs, s->scale, s->o->seed, s->seeds);
 
 	if (err)
 		return err;
 	vb_repro_pool(&s->jobs, s->at_once, e->name);
 	r->interrupted = vb_interrupted;
 	r->wall_s = (double)(vb_clock_gettime_ns() - begin) / 1e9;
-	vb_repro_judge_all(r);
+	vb_repro_judge_columns(r);
 	vb_repro_print(stdout, r, s->o->markdown);
 	return vb_repro_write(s->o->out, r, s->scale);
 }
@@ -224,11 +181,8 @@ static unsigned broken(const struct session *s)
 
 static void tear_down(struct session *s)
 {
-	for (unsigned i = 0; i < s->done; i++) {
-		free(s->results[i].point);
-		free(s->results[i].finding);
-		free(s->results[i].common);
-	}
+	for (unsigned i = 0; i < s->done; i++)
+		vb_repro_tear_down(&s->outcomes[i]);
 	vb_repro_jobs_free(&s->jobs);
 	free(s);
 }
@@ -240,7 +194,7 @@ static int run_all(struct session *s)
 	for (unsigned i = 0; i < s->n && err == 0 && !vb_interrupted; i++)
 		err = run_one(s, s->chosen[i]);
 	if (err == 0)
-		vb_repro_print_claims(stdout, s->results, s->done, s->o->markdown);
+		vb_repro_print_claims(stdout, s->outcomes, s->done, s->o->markdown);
 	if (s->scale < 1 || s->seeds < VB_REPRO_SEEDS)
 		printf("%sRuns of %g of their time with %u seed%s: a first look, not a verdict.\n",
 		       s->o->markdown ? "\n" : "", s->scale, s->seeds, s->seeds > 1 ? "s" : "");

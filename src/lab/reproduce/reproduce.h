@@ -5,6 +5,7 @@
  *   dslr.c, ...  the experiments of one paper, as constant tables
  *   papers.c     what the papers claim, and all experiments together
  *   point.c      one point: options of `bench lock` in, one JSON object out
+ *   column.c     the columns of an experiment: as written, as its artifact does, with a switch
  *   pool.c       points in forked worker processes
  *   rules.c      when a number agrees with a paper's
  *   judge.c      checks against the numbers of the points
@@ -18,6 +19,11 @@
  * system, in this order; a later one replaces an earlier one.  They are words of `verbena bench
  * lock`, looked up when they are used, so that a lock or a workload that is not there makes its
  * points *not run*, by name, and no error.
+ *
+ * It is run in several *columns*: as the paper is written; where the code is known that the paper
+ * was measured with, and does something else, as that code does; and with one thing changed that
+ * may be why a claim is missed.  Only the first runs every point, the others those that their checks
+ * compare.
  */
 #ifndef VB_LAB_REPRODUCE_REPRODUCE_H
 #define VB_LAB_REPRODUCE_REPRODUCE_H
@@ -110,6 +116,16 @@ struct vb_repro_note {
 	const char *unchecked; /* what it says besides and no check looks at */
 };
 
+/* What another column than the first has on top of the experiment's own options. */
+struct vb_repro_variant {
+	const char *name;    /* "a lock for each row" */
+	const char *options; /* of all runs, after the setup's; NULL: none */
+	/* Of what has this label, system, series or x, after its own; NULL: none. */
+	const struct vb_repro_value *values;
+	const char *about;  /* what it still lacks, of an artifact; what it shows, of a switch */
+	const char *claims; /* whose checks it is for: "DSLR-02 DSLR-03"; NULL: all */
+};
+
 struct vb_experiment {
 	const char *name;    /* "shiftlock/fig4": paper and figure */
 	const char *figures; /* what it may be called besides: "4 5" */
@@ -124,14 +140,23 @@ struct vb_experiment {
 	const struct vb_repro_check *checks;
 	unsigned n_checks;
 	const struct vb_repro_note *notes; /* NULL: none; ends with a NULL claim */
-	unsigned seconds;                  /* about how long one seed takes on two cores */
+	/* As the code does that the paper was measured with; NULL: not known, or as the text. */
+	const struct vb_repro_variant *artifact;
+	/* Of the same claims, with what that code gave its authors when they ran it again. */
+	const struct vb_repro_check *own_checks;
+	unsigned n_own_checks;
+	const struct vb_repro_note *artifact_notes; /* what counts in that column besides `notes` */
+	const struct vb_repro_variant *switches;    /* NULL: none; ends with a NULL name */
+	unsigned seconds;                           /* about how long one seed takes on two cores */
 };
 
 /* For the papers' tables: an axis, names of metrics, checks; a lock with its label. */
-#define VB_AXIS(...)    ((const struct vb_repro_value[]){__VA_ARGS__, {NULL, NULL}})
-#define VB_NAMES(...)   ((const char *const[]){__VA_ARGS__, NULL})
-#define VB_NOTES(...)   ((const struct vb_repro_note[]){__VA_ARGS__, {NULL, NULL, NULL}})
-#define VB_CHECKS(list) .checks = list, .n_checks = VB_ARRAY_SIZE(list)
+#define VB_AXIS(...)        ((const struct vb_repro_value[]){__VA_ARGS__, {NULL, NULL}})
+#define VB_NAMES(...)       ((const char *const[]){__VA_ARGS__, NULL})
+#define VB_NOTES(...)       ((const struct vb_repro_note[]){__VA_ARGS__, {NULL, NULL, NULL}})
+#define VB_CHECKS(list)     .checks = list, .n_checks = VB_ARRAY_SIZE(list)
+#define VB_OWN_CHECKS(list) .own_checks = list, .n_own_checks = VB_ARRAY_SIZE(list)
+#define VB_SWITCHES(...)    ((const struct vb_repro_variant[]){__VA_ARGS__, {.name = NULL}})
 #define VB_LOCK(label, name)                                                                       \
 	{                                                                                          \
 		label, "lock=" name                                                                \
@@ -191,7 +216,7 @@ struct vb_repro_jobs {
 struct vb_repro_point {
 	const struct vb_repro_value *system, *series, *x;
 	struct vb_repro_job *job[VB_REPRO_SEEDS_MAX]; /* one for each seed */
-	unsigned n_seeds;
+	unsigned n_seeds;                             /* 0: no check of its column looks at it */
 };
 
 /* What a number has come to over the seeds. */
@@ -199,23 +224,42 @@ struct vb_repro_span {
 	double median, lo, hi;
 };
 
-/* Everything that one experiment has come to. */
+/* What one column of an experiment has come to, held against one side's numbers. */
 struct vb_repro_result {
 	const struct vb_experiment *e;
-	struct vb_repro_point *point; /* by system, then series, then x */
+	const struct vb_repro_variant *variant; /* NULL: as written */
+	const char *whose;                      /* the checks' numbers are: "paper", "artifact" */
+	const struct vb_repro_check *checks;
+	unsigned n_checks;
+	const struct vb_repro_note *notes[2]; /* NULL: none */
+	struct vb_repro_point *point;         /* by system, then series, then x */
 	unsigned n, n_systems, n_series, n_x, n_seeds;
 	uint64_t seed;                    /* the first; the others follow it */
 	struct vb_repro_finding *finding; /* one for each check */
 	char *common;                     /* the options of the setup */
+};
+
+#define VB_REPRO_SWITCHES 4
+
+/* Everything that one experiment has come to.  A column that there is not has no checks. */
+struct vb_repro_outcome {
+	const struct vb_experiment *e;
+	struct vb_repro_result written;
+	struct vb_repro_result artifact; /* as it does, against the paper's numbers */
+	struct vb_repro_result own;      /* the same points, against its authors' when run again */
+	struct vb_repro_result theirs;   /* these numbers, against the paper's */
+	struct vb_repro_result switched[VB_REPRO_SWITCHES];
+	unsigned n_switches;
+	struct vb_repro_check *picked[VB_REPRO_SWITCHES + 1]; /* checks of switched and theirs */
 	double wall_s;
 	bool interrupted;
 };
 
 /* The options of one run as one canonical line, malloc'ed; NULL: no memory.  Without a system and
  * so on: what all points have in common, and no seed. */
-char *vb_repro_options(const struct vb_experiment *e, const struct vb_repro_value *system,
-		       const struct vb_repro_value *series, const struct vb_repro_value *x,
-		       double scale, uint64_t seed);
+char *vb_repro_options(const struct vb_experiment *e, const struct vb_repro_variant *variant,
+		       const struct vb_repro_value *system, const struct vb_repro_value *series,
+		       const struct vb_repro_value *x, double scale, uint64_t seed);
 /* Why a run with these options cannot be started here ("no lock 'drtm'"), malloc'ed; NULL: it can
  * be. */
 char *vb_repro_cannot(const char *options);
@@ -282,8 +326,10 @@ struct vb_repro_finding {
 	char why[160];           /* not run, or not all of it */
 };
 
-/* All checks of an experiment. */
+/* All checks of a column. */
 void vb_repro_judge_all(struct vb_repro_result *r);
+/* May this check look at a point of these labels? */
+bool vb_repro_looks_at(const struct vb_repro_check *c, const struct vb_repro_point *p);
 
 struct vb_repro_ruling {
 	enum vb_verdict verdict;
@@ -295,14 +341,26 @@ struct vb_repro_ruling {
 
 /* The claim's verdict from its checks and its note. */
 struct vb_repro_ruling vb_repro_claim(const struct vb_repro_result *r, const char *claim);
-/* The claim whose check i is the first of its experiment's about it; NULL if an earlier one is. */
-const struct vb_paper_claim *vb_repro_first_of(const struct vb_experiment *e, unsigned i);
+/* The claim whose check i is the first of these about it; NULL if an earlier one is. */
+const struct vb_paper_claim *vb_repro_first_of(const struct vb_repro_check *checks, unsigned i);
+bool vb_repro_has_claim(const struct vb_repro_result *r, const char *claim);
+
+/* ---- columns ---- */
+
+/* Is it one of its systems, series or xs?  Variants of several experiments name more. */
+bool vb_repro_is_label(const struct vb_experiment *e, const char *label);
+
+/* All columns, their points given a job for each seed.  -errno, said. */
+int vb_repro_set_up(struct vb_repro_outcome *o, const struct vb_experiment *e,
+		    struct vb_repro_jobs *jobs, double scale, uint64_t seed, unsigned n_seeds);
+void vb_repro_judge_columns(struct vb_repro_outcome *o);
+void vb_repro_tear_down(struct vb_repro_outcome *o);
 
 /* ---- reports ---- */
 
 void vb_repro_print_list(FILE *to);
-void vb_repro_print(FILE *to, const struct vb_repro_result *r, bool markdown);
-void vb_repro_print_claims(FILE *to, const struct vb_repro_result *results, unsigned n,
+void vb_repro_print(FILE *to, const struct vb_repro_outcome *o, bool markdown);
+void vb_repro_print_claims(FILE *to, const struct vb_repro_outcome *outcomes, unsigned n,
 			   bool markdown);
 /* What the paper says, for a table: "1.8 to 2.5". */
 char *vb_repro_range(char *buf, size_t size, const struct vb_repro_check *c);
@@ -311,9 +369,9 @@ char *vb_repro_check_text(char *buf, size_t size, const struct vb_repro_check *c
 /* A number with about four places. */
 char *vb_repro_number(char *buf, size_t size, double v);
 
-json_t *vb_repro_json(const struct vb_repro_result *r, double scale);
+json_t *vb_repro_json(const struct vb_repro_outcome *o, double scale);
 /* DIR/PAPER-FIGURE.json, .csv and one .svg for each metric.  -errno, said. */
-int vb_repro_write(const char *dir, const struct vb_repro_result *r, double scale);
+int vb_repro_write(const char *dir, const struct vb_repro_outcome *o, double scale);
 
 /* ---- the command ---- */
 
