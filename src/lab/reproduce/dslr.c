@@ -9,9 +9,9 @@
 #include <math.h>
 
 #define COMMON                                                                                     \
-	"fabric=sim profile=cx3 nodes=32 servers=16 clients=64 lease=10ms duration=200ms "         \
+	"fabric=sim profile=cx3 nodes=32 servers=16 clients=64 lease=10ms duration=100ms "         \
 	"warmup=20ms"
-#define MICRO     COMMON " locks=16m dist=powerlaw:2 read-ratio=0.5"
+#define MICRO     COMMON " locks=16m dist=powerlaw:2 read-ratio=0.5 duration=50ms"
 #define TPCC_LOW  COMMON " workload=tpcc workload-options=warehouses=10"
 #define TPCC_HIGH COMMON " workload=tpcc workload-options=warehouses=1"
 
@@ -37,8 +37,8 @@ static const struct vb_repro_value dslr_alone[] = {
 	"the card is profile cx3: a verb takes 2.0 to 2.2 us, in the paper 5 us on average "       \
 	"(section 4.6); atomics on different words pass at 26 M/s, where a ConnectX-3 does 2.7 "   \
 	"M/s; READs slow no atomics; a server's handler takes 290 ns, an estimate, and shares no " \
-	"core with clients; 0.2 s of virtual time (5 s in figure 16, 0.1 s in figure 17) instead " \
-	"of five minutes; DrTM's readers have leases of 400 us"
+	"core with clients; 0.1 s of virtual time (half of it in figures 14 and 15, 5 s in "       \
+	"figure 16) instead of five minutes; DrTM's readers have leases of 400 us"
 #define RESETS_DIFFER "; resets are by our protocol, not the paper's"
 #define TPCC_DIFFERS                                                                               \
 	CARD_DIFFERS                                                                               \
@@ -123,12 +123,6 @@ static const struct vb_repro_variant tpcc_switches[] = {
 		.about = "whether it is the order of the locks",
 		.claims = FIG8_CLAIMS,
 	},
-	{
-		.name = "the card's own rate of atomics",
-		.options = "profile=cx3-card" FIG8_SPAN,
-		.about = "whether it is the card, which does 2.7 M atomics/s and not 26",
-		.claims = FIG8_CLAIMS,
-	},
 	{.name = NULL},
 };
 
@@ -211,14 +205,6 @@ static const struct vb_repro_check share_checks[] = {
 	VB_BESIDE("DSLR-18", AHEAD, "goodput", "DrTM", "*", NULL, "1", 0, 0),
 };
 
-#define SKEW_SWITCHES                                                                              \
-	VB_SWITCHES({                                                                              \
-		.name = "the card's own rate of atomics",                                          \
-		.options = "profile=cx3-card duration=50ms",                                       \
-		.about = "whether it is the card, which does 2.7 M atomics/s and not 26, so that " \
-			 "a server's memory is not the fastest of all",                            \
-	})
-
 /* ---- figures 16 to 19 ---- */
 
 static const struct vb_repro_check backoff_checks[] = {
@@ -256,7 +242,7 @@ const struct vb_experiment vb_repro_dslr[] = {
 	{
 		.name = "dslr/sec4.5",
 		.title = "verbs of DSLR where nobody contends",
-		.setup = COMMON " locks=1m dist=uniform clients=1",
+		.setup = COMMON " locks=1m dist=uniform clients=1 duration=200ms",
 		.systems = dslr_alone,
 		.metrics = VB_NAMES("atomics", "reads"),
 		VB_CHECKS(verbs_checks),
@@ -347,7 +333,12 @@ const struct vb_experiment vb_repro_dslr[] = {
 		.sweep_name = "alpha",
 		.metrics = VB_NAMES("goodput", "mean", "p99.9"),
 		VB_CHECKS(skew_checks),
-		.switches = SKEW_SWITCHES,
+		.switches = VB_SWITCHES({
+			.name = "the card's own rate of atomics",
+			.options = "profile=cx3-card",
+			.about = "whether it is the card, which does 2.7 M atomics/s and not 26, "
+				 "so that a server's memory is not the fastest of all",
+		}),
 		.seconds = 40,
 	},
 	{
@@ -362,7 +353,6 @@ const struct vb_experiment vb_repro_dslr[] = {
 		.sweep_name = "shared",
 		.metrics = VB_NAMES("goodput", "mean", "p99.9"),
 		VB_CHECKS(share_checks),
-		.switches = SKEW_SWITCHES,
 		.seconds = 40,
 	},
 	{
@@ -382,6 +372,7 @@ const struct vb_experiment vb_repro_dslr[] = {
 		VB_CHECKS(backoff_checks),
 		.switches = VB_SWITCHES({
 			.name = "resets by our protocol",
+			.options = "duration=2s",
 			.values = VB_AXIS(VB_LOCK("DSLR", "dslr")),
 			.about = "that ours need nobody to be quiet (doc/locks/dslr.md)",
 		}),
@@ -392,7 +383,7 @@ const struct vb_experiment vb_repro_dslr[] = {
 		.figures = "fig18",
 		.title = "TPC-C, high contention, transactions that fail, with longer leases",
 		.differs = failing_differs,
-		.setup = TPCC_HIGH " duration=100ms fabric-options=bound=5us no-audit=yes",
+		.setup = TPCC_HIGH " fabric-options=bound=5us no-audit=yes",
 		.systems =
 			VB_AXIS(VB_LOCK("DSLR", "dslr-as-published lock-options=" VB_REPRO_OMEGA)),
 		.series = VB_AXIS({"p = 0.1 %", "fail-rate=0.001"}, {"p = 1 %", "fail-rate=0.01"},

@@ -10,7 +10,7 @@
 #include <math.h>
 
 #define TESTBED                                                                                    \
-	"fabric=sim profile=cx5 nodes=6 servers=1 clients=240 lease=10ms duration=40ms "           \
+	"fabric=sim profile=cx5 nodes=6 servers=1 clients=240 lease=10ms duration=25ms "           \
 	"warmup=10ms"
 #define SETUP TESTBED " locks=10m dist=zipf:0.99 read-ratio=0.5"
 
@@ -574,7 +574,7 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		.name = "shiftlock/fig8",
 		.title = "goodput and latency with fewer and more clients",
 		.differs = lock_differs,
-		.setup = SETUP,
+		.setup = SETUP " duration=10ms warmup=5ms",
 		.systems = all,
 		.series = wi_ri,
 		.sweep = client_counts,
@@ -656,7 +656,7 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		.name = "shiftlock/fig13",
 		.title = "goodput when clients fail to release with some probability",
 		.differs = counted_differs,
-		.setup = SETUP " duration=300ms",
+		.setup = SETUP " duration=100ms",
 		.systems = VB_AXIS(VB_LOCK("ShiftLock", "shiftlock"), DSLR),
 		.sweep = VB_AXIS({"0.00001", "fail-rate=0.00001"}, {"0.0001", "fail-rate=0.0001"},
 				 {"0.001", "fail-rate=0.001"}, {"0.01", "fail-rate=0.01"}),
