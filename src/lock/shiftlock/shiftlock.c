@@ -34,7 +34,7 @@
  * the CAS.  The counts are too narrow for a token there, so fencing takes the general one.
  */
 #define VB_LOG_ROOM "shiftlock"
-#include "lock/shiftlock/shiftlock.h"
+#include "lock/shiftlock/claim.h"
 
 #include "base/log.h"
 #include "base/sometimes.h"
@@ -47,49 +47,7 @@ const struct vb_opt sl_option_table[] = {
 #define TURN_MASK      (1u << SL_HANDOVER)
 #define SUCCESSOR_MASK (1u << SL_SUCCESSOR)
 
-enum sl_stage {
-	/* A writer, until the predecessor's message has come. */
-	SL_AWAIT_MESSAGE,
-	/* A writer, until RelCnt == rel. */
-	SL_AWAIT_COUNT,
-	/* A reader, until Epoch != epoch. */
-	SL_AWAIT_EPOCH,
-};
-
-struct sl_claim {
-	/* RelCnt under which we hold, or wait to hold. */
-	uint64_t rel;
-	/* RelCnt at the last look. */
-	uint64_t last_rel;
-	/* When the last look that showed last_rel was posted, and the last that showed an older
-	 * one. */
-	uint64_t last_post_ns;
-	uint64_t older_post_ns;
-	/* last_rel has stood still at least since then. */
-	uint64_t still_since_ns;
-	/* Read at still_since_ns, if era_known. */
-	uint64_t era;
-	/* Plain: the entry as we last saw or left it; 0: unknown. */
-	uint64_t word;
-	vb_peer successor;
-	uint32_t writers;
-	/* Requests in a row for which there was nobody. */
-	uint32_t unheard;
-	uint16_t gen;
-	uint8_t stage;
-	bool epoch;
-	bool era_known;
-};
-
 /* ---- the entry, in one form or the other ---- */
-
-static int sl_read(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 *e)
-{
-	if (vb_unlikely(sl_is_plain(me->space)))
-		return sl_plain_read(me->space, me->ep, c->entry, e,
-				     &vb_claim_as(struct sl_claim, c)->word);
-	return vb_read(me->ep, c->entry, e, sizeof(*e));
-}
 
 static struct sl_change change_of(struct vb_u128 compare, struct vb_u128 compare_mask,
 				  struct vb_u128 swap, struct vb_u128 swap_mask)
@@ -151,32 +109,7 @@ static uint64_t token(const struct vb_lock_space *space, uint64_t rel)
 	return sl_is_plain(space) ? 0 : sl_rel_add(rel, 1);
 }
 
-/* since_ns is so long ago that a narrow generation may have come round: nothing of it is ours. */
-static bool is_gone(const struct vb_lock_space *space, uint64_t since_ns, uint64_t now_ns)
-{
-	return sl_is_plain(space) && now_ns > since_ns &&
-	       now_ns - since_ns > SL_PLAIN_GONE * space->lease_ns;
-}
-
-/* ---- looking, and noticing that nothing moves ---- */
-
-static void saw(struct vb_lock_client *me, struct sl_claim *s, uint64_t rel, uint64_t posted_ns,
-		uint64_t done_ns)
-{
-	bool moved = rel != s->last_rel;
-	/* A narrow count may have come round unseen: then it has moved, but we do not know when. */
-	bool blind = sl_is_plain(me->space) && posted_ns - s->last_post_ns > SL_PLAIN_BLIND_NS;
-
-	if (moved) {
-		s->older_post_ns = s->last_post_ns;
-		s->last_rel = rel;
-	}
-	if (moved || blind) {
-		s->still_since_ns = done_ns;
-		s->era_known = false;
-	}
-	s->last_post_ns = posted_ns;
-}
+/* ---- grants ---- */
 
 /* The first look was the verb that put us into the queue. */
 static void begin_wait(struct vb_lock_client *me, struct vb_claim *c, uint64_t rel,
@@ -227,100 +160,6 @@ static int granted_at_once(struct vb_lock_client *me, struct vb_claim *c, const 
 	return vb_lock_grant(c, posted_ns + me->space->lease_ns, token(me->space, e->hi));
 }
 
-/* For the 1st, 2nd, 4th, ... time: whoever waits for that goes on waiting. */
-static void say_unheard(struct vb_lock_client *me, struct vb_claim *c, uint16_t node)
-{
-	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
-
-	s->unheard++;
-	if ((s->unheard & (s->unheard - 1)) == 0)
-		vb_warn("lock %llu has stood still for three leases, as behind a client that has "
-			"died, and so has the server of node %u, which would recover it: it is "
-			"waited for until another is started there (vb_lock_server_start)",
-			(unsigned long long)c->lock, node);
-}
-
-/* Asks the server to reset the lock.  The next look tells what it did. */
-static int recover(struct vb_lock_client *me, struct vb_claim *c)
-{
-	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
-	struct sl_recover ask = {.entry = c->entry, .rel = s->last_rel, .era = s->era}, answer;
-	struct vb_msg request = {.tag = SL_RECOVER, .len = sizeof(ask)}, reply;
-	const uint16_t node = vb_addr_node(c->entry);
-	vb_peer server;
-	int err = vb_lock_server_worker(me, node, 0, &server);
-
-	if (err)
-		return err;
-	memcpy(request.data, &ask, sizeof(ask));
-	err = vb_rpc_call(&me->mail, server, &request, &reply,
-			  vb_ep_now(me->ep) + me->space->lease_ns);
-	/* Start over with a new era, whether the server was busy, is gone, or has said no. */
-	s->still_since_ns = vb_ep_now(me->ep);
-	s->era_known = false;
-	if (err == -VB_EPEERGONE) {
-		vb_lock_server_forget(me->space, node);
-		say_unheard(me, c, node);
-	}
-	VB_SOMETIMES_IF(err, 200, "shiftlock: a recovery without an answer");
-	if (err)
-		return err == -ECANCELED ? err : 0;
-	memcpy(&answer, reply.data, sizeof(answer));
-	if (answer.done)
-		me->recoveries++;
-	else
-		VB_SOMETIMES(200, "shiftlock: a recovery lost its race");
-	return 0;
-}
-
-/* Has RelCnt been standing still for three leases, in one era?  Then something died. */
-static int suspect(struct vb_lock_client *me, struct vb_claim *c)
-{
-	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
-	const uint64_t now = vb_ep_now(me->ep);
-	int err;
-
-	if (!s->era_known) {
-		if (now - s->still_since_ns < me->space->lease_ns / 2)
-			return 0;
-		err = vb_read64(me->ep,
-				vb_lock_header_field(me->space, vb_addr_node(c->entry), era),
-				&s->era);
-		/* A look says so, if the link stays down. */
-		if (err)
-			return err == -VB_EUNKNOWN || err == -VB_EPEERGONE ? 0 : err;
-		/* The three leases count from here: the era was read before they began. */
-		s->era_known = true;
-		s->still_since_ns = vb_ep_now(me->ep);
-		return 0;
-	}
-	if (now - s->still_since_ns < vb_lock_stretch(me->space, 3 * me->space->lease_ns) ||
-	    VB_CHANCE(200, "shiftlock: puts a recovery off"))
-		return 0;
-	return recover(me, c);
-}
-
-/* Looks at the entry.  0 and *e; -EAGAIN: no answer, look again; -ESTALE: recovered, we are out.
- * *refused: how often in a row the link was down. */
-static int look(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 *e, unsigned *refused)
-{
-	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
-	uint64_t posted = vb_ep_now(me->ep);
-	int err = sl_read(me, c, e);
-	bool gone = is_gone(me->space, s->last_post_ns, posted);
-
-	if (err)
-		return err == -VB_EUNKNOWN || vb_lock_ask_again(me, err, refused) ? -EAGAIN : err;
-	*refused = 0;
-	saw(me, s, e->hi, posted, vb_ep_now(me->ep));
-	if (sl_gen(e->hi) == s->gen && !gone)
-		return 0;
-	VB_SOMETIMES(200, "shiftlock: a waiter was thrown out by a recovery");
-	me->lost++;
-	c->queued = false;
-	return -ESTALE;
-}
-
 /* ---- waiting ---- */
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
@@ -365,9 +204,9 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 		}
 		if (vb_ep_now(me->ep) >= until_ns)
 			return -ETIMEDOUT;
-		err = look(me, c, &e, &refused);
+		err = sl_look(me, c, &e, &refused);
 		if (err == 0)
-			err = suspect(me, c);
+			err = sl_suspect(me, c);
 		if (err && err != -EAGAIN)
 			return err;
 	}
@@ -391,7 +230,7 @@ static int await_entry(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 
 	vb_phase(me, s->stage == SL_AWAIT_COUNT ? VB_PHASE_WR : VB_PHASE_WW);
 	for (;;) {
-		int err = look(me, c, &e, &refused);
+		int err = sl_look(me, c, &e, &refused);
 
 		if (err == 0 && s->stage == SL_AWAIT_COUNT && e.hi == s->rel)
 			return granted(me, c, s->rel);
@@ -399,7 +238,7 @@ static int await_entry(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 		if (err == 0 && s->stage == SL_AWAIT_EPOCH && !!(e.lo & SL_EPOCH) != s->epoch)
 			return granted(me, c, e.hi);
 		if (err == 0)
-			err = suspect(me, c);
+			err = sl_suspect(me, c);
 		if (err && err != -EAGAIN)
 			return err;
 		me->retries++;
@@ -760,7 +599,7 @@ static inline int release_reader(struct vb_lock_client *me, struct vb_claim *c)
 static inline int release(struct vb_lock_client *me, struct vb_claim *c, bool now)
 {
 	if (vb_unlikely(sl_is_plain(me->space)) &&
-	    is_gone(me->space, c->valid_until_ns, vb_ep_now(me->ep)))
+	    sl_is_gone(me->space, c->valid_until_ns, vb_ep_now(me->ep)))
 		return -VB_ELOST;
 	return c->mode == VB_EXCLUSIVE ? release_writer(me, c, now) : release_reader(me, c);
 }
