@@ -110,6 +110,33 @@ model_shiftlock() {
 		'-DMUTATE=4 -DROUNDS=1'
 	case_of shiftlock 'found: nobody asks for recovery' "$progress" 'non-progress cycle' \
 		'-DROUNDS=1 -DPAUSES=0 -DDEATHS=1 -DMUTATE=5'
+
+	# handover=relayed: what is handed over is not counted.
+	local relayed='-DRELAYED=1 -DOTHERS=1'
+	# Two are paused while they hold the lock, and whoever waits is less patient than the code.
+	local chain="$relayed -DPAUSES=2 -DHOLDERS -DWRITERS_MAX=4 -DLIMIT=2 -DPATIENCE=3"
+
+	case_of shiftlock 'relayed: three writers, a reader, nobody paused' "$safety" none \
+		"$relayed -DPAUSES=0 -DWRITERS=3 -DN=4"
+	case_of shiftlock 'relayed: two writers, a reader, one is paused' "$safety" none "$relayed"
+	case_of shiftlock 'relayed: three writers, one is paused' "$safety" none "$relayed -DWRITERS=3"
+	case_of shiftlock 'relayed: a writer, two readers, one is paused' "$safety" none "$relayed -DWRITERS=1"
+	case_of shiftlock 'relayed: two pauses' "$safety" none '-DRELAYED=1 -DROUNDS=1 -DPAUSES=2'
+	case_of shiftlock 'relayed: a pause and a death' "$safety" none '-DRELAYED=1 -DROUNDS=1 -DDEATHS=1'
+	case_of shiftlock 'relayed: two pauses of holders' "$safety" none "$chain"
+	case_of shiftlock 'relayed: as safe without a limit' "$safety" none "$relayed -DLIMIT=9"
+	case_of shiftlock 'relayed: every run ends, with a death' "$progress" none \
+		'-DRELAYED=1 -DROUNDS=1 -DPAUSES=0 -DDEATHS=1'
+	case_of shiftlock 'relayed: every run ends, with a pause' "$progress" none '-DRELAYED=1 -DROUNDS=1'
+	case_of shiftlock 'found: a handover whose age nobody looks at' "$safety" 'assertion violated' \
+		"$relayed -DWRITERS=3 -DMUTATE=6"
+	case_of shiftlock 'found: its age counts from when it came' "$safety" 'assertion violated' \
+		"$relayed -DWRITERS=3 -DMUTATE=7"
+	case_of shiftlock 'found: its age is not handed on' "$safety" 'assertion violated' "$chain -DMUTATE=8"
+	case_of shiftlock 'found: what is not counted is forgotten' "$safety" 'assertion violated' \
+		"$relayed -DWRITERS=3 -DMUTATE=9"
+	case_of shiftlock 'found: too late, and counts without a look' "$safety" 'assertion violated' \
+		"$relayed -DWRITERS=3 -DMUTATE=10"
 }
 
 [ $# -gt 0 ] || {

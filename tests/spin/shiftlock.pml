@@ -17,6 +17,14 @@
  * likes, or die, DEATHS times.  A pause can come between the clock and the FAA of a reader's
  * release; that one lands within a tick, which is verb_bound_ns <= lease / 2.
  *
+ * RELAYED is the option handover=relayed (doc/locks/shiftlock.md, "A handover that is not counted"):
+ * a handover carries by how much RelCnt is behind, and since when it stands, on the receiver's clock.
+ * That is the age of the receiver's own message, `told`, and what the sender adds to it: the age of
+ * its anchor (older_post, while it holds) less the time since it heard that message.  `told` ends at
+ * EVER, which is too long ago for anything.  LIMIT is how old an anchor may be, in ticks, for a
+ * handover that is not counted: one is half a lease, as in the code; 9 is no limit, which costs time
+ * and must be as safe.
+ *
  * Left out.  The narrow entry (plain.c).  try, which is one CAS of a lock that is
  * free. Deadlines and proxies: a proxy waits and hands on.  Lost answers and messages.  A look's
  * answer that comes late.  The server lives, is never slow, and its era is for this lock alone.
@@ -26,12 +34,18 @@
  * there is no tick: somebody can always move.  Nobody waits for ever under weak fairness: as the
  * rounds end, who did would be a cycle without progress.
  *
- * MUTATE, each of which must be found; 1 to 4 are what the paper prints:
+ * MUTATE, each of which must be found; 1 to 4 are what the paper prints, 6 to 10 are RELAYED's guards:
  *   1  HANDOVER does not carry the epoch in force (assertion: everybody waits, nobody was paused)
  *   2  messages do not carry the generation (assertion: two grants)
  *   3  a writer's release does not compare RelCnt (assertion: two grants)
  *   4  the server looks at the era alone, not at RelCnt (assertion: two grants)
  *   5  nobody asks the server (cycle without progress)
+ *   6  whoever is handed the lock does not look how old the handover is (assertion: two grants)
+ *   7  ... counts from when it came, not from when its own message left (assertion: two grants)
+ *   8  ... looks, but hands the lock on as if RelCnt were new (assertion: two grants)
+ *   9  a handover does not carry by how much RelCnt is behind (assertion: everybody waits, nobody
+ *      was paused)
+ *  10  who is handed the lock too late counts without a look at RelCnt (assertion: two grants)
  */
 #ifndef WRITERS
 #define WRITERS 2
@@ -54,12 +68,23 @@
 #ifndef WRITERS_MAX
 #define WRITERS_MAX 2 /* SL_WRITERS_MAX */
 #endif
+#ifndef RELAYED
+#define RELAYED 0
+#endif
+#ifndef LIMIT
+#define LIMIT 1
+#endif
+#ifndef PATIENCE
+#define PATIENCE (3 * LEASE) /* ticks without a release */
+#endif
 #ifndef MUTATE
 #define MUTATE 0
 #endif
 
 #define NONE  0 /* a client's name is its number + 1 */
 #define LEASE 2 /* ticks */
+#define EVER  7
+#define HEARD 6 /* as far as `heard` counts */
 
 #define SUCCESSOR 0
 #define HANDOVER  1
@@ -81,6 +106,10 @@ typedef message {
 	unsigned rel : 4;
 	unsigned writers : 2;
 	bool epoch;
+#if RELAYED
+	unsigned added : 4;     /* to the age of what the receiver told; + HEARD + 1; 0: counted */
+	unsigned uncounted : 3;
+#endif
 };
 
 typedef client_state {
@@ -101,6 +130,12 @@ typedef client_state {
 	bool era_known;
 	unsigned era : 3;
 	unsigned flight : 2;        /* of a reader's release: 0 none, 1 posted, 2 for a tick */
+#if RELAYED
+	unsigned told : 3;          /* age of what it told its predecessor, + 1; 0: nothing */
+	unsigned heard : 3;         /* age of what it heard of its successor */
+	unsigned uncounted : 3;     /* what RelCnt is behind rel */
+	bool behind;
+#endif
 };
 
 /* The entry: RelCnt is gen and count. */
@@ -138,8 +173,17 @@ bool answered[N];
 #define late_now   (late(0) + late(1) + late(2) + late(3))
 #endif
 
+#if RELAYED
+#define more(m, d)       d.added = m.added; d.uncounted = m.uncounted;
+#define no_more(m)       m.added = 0; m.uncounted = 0;
+#else
+#define more(m, d)
+#define no_more(m)
+#endif
+
 /* Macros, because an inline takes no structure. */
 #define clear(m)       \
+	no_more(m)     \
 	m.tag = 0;     \
 	m.to = 0;      \
 	m.from = 0;    \
@@ -148,6 +192,7 @@ bool answered[N];
 	m.writers = 0; \
 	m.epoch = false
 #define copy(m, d)             \
+	more(m, d)             \
 	d.tag = m.tag;         \
 	d.from = m.from;       \
 	d.gen = m.gen;         \
@@ -170,13 +215,19 @@ inline hold() {
 	me.era = 0;
 	me.last = 0;
 	me.last_post = 0;
-	me.older_post = 0;
 	me.still = 0;
+#if RELAYED
+	me.told = 0;
+	me.behind = false;
+#else
+	me.older_post = 0;
+#endif
 	assert(no_clash)
 }
 
 inline granted_at_once() {
 	me.left = LEASE;
+	me.older_post = 0;
 	hold()
 }
 
@@ -185,8 +236,25 @@ inline granted_at_once() {
 #define min(a, b) ((a) < (b) -> (a) : (b))
 inline granted() {
 	me.left = min(LEASE, 2 * LEASE - moved);
+#if RELAYED
+	me.older_post = moved;
+	me.uncounted = 0;
+#endif
 	hold()
 }
+
+#if RELAYED
+/* How long RelCnt has stood at most, by a handover that is not counted. */
+#define told_ago (MUTATE == 7 -> 0 : me.told - 1)
+#define stood    (told_ago + turn_box[_pid].added - HEARD - 1)
+#define too_old  (MUTATE != 6 && ((me.told == EVER && MUTATE != 7) || stood > LEASE))
+
+inline granted_uncounted() {
+	me.left = LEASE;
+	me.older_post = ((MUTATE == 6 || MUTATE == 8) -> 0 : stood);
+	hold()
+}
+#endif
 
 /* saw(): this look was posted now. */
 inline saw() {
@@ -220,6 +288,12 @@ inline joined() {
 	me.epoch = epoch;
 	me.writers = 0;
 	me.successor = NONE;
+#if RELAYED
+	me.told = 0;
+	me.heard = 0;
+	me.uncounted = 0;
+	me.behind = false;
+#endif
 	me.rel = count
 }
 
@@ -227,16 +301,26 @@ inline joined() {
 
 #define awaits(i) (c[i].state >= AWAIT_MESSAGE && c[i].state <= AWAIT_NEXT)
 #define suspects(i) \
-	(MUTATE != 5 && (c[i].era_known -> c[i].still >= 3 * LEASE : c[i].still >= LEASE / 2))
+	(MUTATE != 5 && (c[i].era_known -> c[i].still >= PATIENCE : c[i].still >= LEASE / 2))
+#if RELAYED
+/* What is heard while one waits: the sooner, the more of the time is left for the successor. */
+#define hears(i) (next_box[i].tag && c[i].successor == NONE)
+#else
+#define hears(i) false
+#endif
 #define news(i)                                                                             \
 	(c[i].state == AWAIT_NEXT                                                           \
 		 -> next_box[i].tag || c[i].still > LEASE                                   \
 		 : !c[i].looked || suspects(i) ||                                           \
-			   (c[i].state == AWAIT_MESSAGE -> turn_box[i].tag                  \
+			   (c[i].state == AWAIT_MESSAGE -> turn_box[i].tag || hears(i)      \
 							: (count != c[i].last || gen != c[i].gen)))
 #define quiet(i)                                                                            \
 	(c[i].paused || c[i].state == IDLE || c[i].state == DEAD || (awaits(i) && !news(i)))
+#ifdef HOLDERS
+#define late(i)    (quiet(i) -> 0 : (c[i].held -> 1 : 100))
+#else
 #define late(i)    (quiet(i) -> 0 : 1)
+#endif
 #define landing(i) (c[i].flight == 2 || next_sent[i].tag || turn_sent[i].tag)
 
 inline age(i) {
@@ -255,13 +339,22 @@ inline age(i) {
 		c[i].still = min(c[i].still + 1, 3 * LEASE)
 	:: else
 	fi
+#if RELAYED
+	;
+	c[i].told = (c[i].told > 0 -> min(c[i].told + 1, EVER) : 0);
+	c[i].heard = (c[i].successor != NONE -> min(c[i].heard + 1, HEARD) : 0)
+#endif
 }
 
 inline find_successor() {
 	if
 	:: next_box[_pid].tag ->
 		if
-		:: next_box[_pid].gen == me.gen || MUTATE == 2 -> me.successor = next_box[_pid].from
+		:: next_box[_pid].gen == me.gen || MUTATE == 2 ->
+			me.successor = next_box[_pid].from;
+#if RELAYED
+			me.heard = 0
+#endif
 		:: else
 		fi;
 		clear(next_box[_pid])
@@ -278,10 +371,16 @@ inline reader_leaves() {
 	count++
 }
 
+#if RELAYED
+#define counted (me.rel - me.uncounted)
+#else
+#define counted me.rel
+#endif
+
 #define rounds (_pid == 0 -> ROUNDS : OTHERS)
 
 active [N] proctype client() {
-	byte round, old;
+	byte round, old, added;
 	bool flip;
 
 	{
@@ -303,7 +402,11 @@ acquire:
 				me.rel = count + readers;
 				begin_wait(AWAIT_COUNT);
 				goto await_entry
-			:: else -> begin_wait(BUSY)
+			:: else ->
+				begin_wait(BUSY);
+#if RELAYED
+				me.told = 1
+#endif
 			fi
 		   }
 		:: atomic { /* enqueue_reader: vb_mfaa128 */
@@ -348,6 +451,22 @@ await_message:
 #else
 			me.epoch = turn_box[_pid].epoch;
 #endif
+#if RELAYED
+			me.uncounted = (MUTATE == 9 -> 0 : turn_box[_pid].uncounted);
+			if
+			:: turn_box[_pid].added > 0 && too_old ->
+				clear(turn_box[_pid]);
+				me.told = 0;
+				me.behind = true;
+				me.state = AWAIT_COUNT;
+				goto await_entry
+			:: turn_box[_pid].added > 0 && !too_old ->
+				granted_uncounted();
+				clear(turn_box[_pid]);
+				goto held
+			:: else -> me.told = 0
+			fi;
+#endif
 			if
 			:: turn_box[_pid].tag == HANDOVER + 1 ->
 				clear(turn_box[_pid]);
@@ -356,8 +475,16 @@ await_message:
 			:: else -> clear(turn_box[_pid]); me.state = AWAIT_COUNT; goto await_entry
 			fi
 		   }
+#if RELAYED
+		:: atomic { /* hear_successor */
+			!turn_box[_pid].tag && hears(_pid) ->
+			me.paused = false;
+			find_successor();
+			goto await_message
+		   }
+#endif
 		:: atomic { /* a look: vb_read */
-			!turn_box[_pid].tag && news(_pid) ->
+			!turn_box[_pid].tag && !hears(_pid) && news(_pid) ->
 			me.paused = false;
 			saw();
 			if
@@ -384,6 +511,9 @@ await_entry:
 				me.rel = count;
 				granted();
 				goto held
+#if RELAYED
+			:: me.behind && gen == me.gen && count != me.rel -> goto count_for_them
+#endif
 			:: else
 			fi;
 			if
@@ -391,6 +521,20 @@ await_entry:
 			:: else -> goto await_entry
 			fi
 		}
+#if RELAYED
+count_for_them:
+		atomic { /* vb_mcas128; the next look tells */
+			me.paused = false;
+			if
+			:: MUTATE == 10 -> gen = me.gen; count = me.rel
+			:: MUTATE != 10 && gen == me.gen && count == me.rel - me.uncounted ->
+				count = me.rel
+			:: else
+			fi;
+			me.looked = false;
+			goto await_entry
+		}
+#endif
 suspect:
 		if
 		:: atomic { /* vb_read64 of the era; the three leases count from here */
@@ -489,10 +633,10 @@ writer_leaves:
 			fi;
 #else
 			if
-			:: gen != me.gen || count != me.rel -> goto over /* VB_ELOST */
-			:: gen == me.gen && count == me.rel && tail == NAME ->
+			:: gen != me.gen || count != counted -> goto over /* VB_ELOST */
+			:: gen == me.gen && count == counted && tail == NAME ->
 				assert(!any(foreign));
-				count++;
+				count = me.rel + 1;
 				tail = NONE;
 				epoch = !me.epoch;
 				goto over
@@ -514,17 +658,28 @@ await_next:
 			fi
 		}
 hand_over:
-		atomic { /* vb_mcas128 */
+		atomic { /* passes_uncounted, or vb_mcas128 */
 			me.paused = false;
 			me.held = false;
 			flip = me.writers + 1 >= WRITERS_MAX;
+#if RELAYED
+			if
+			:: !flip && me.older_post <= LIMIT ->
+				assert(!any(foreign));
+				added = me.older_post + HEARD + 1 - (MUTATE == 7 -> 0 : me.heard);
+				me.uncounted++;
+				me.rel = me.rel + 1;
+				goto tell
+			:: else
+			fi;
+#endif
 #if MUTATE != 3
 			if
-			:: gen != me.gen || count != me.rel -> goto over /* VB_ELOST */
+			:: gen != me.gen || count != counted -> goto over /* VB_ELOST */
 			:: else -> assert(!any(foreign))
 			fi;
 #endif
-			count++;
+			count = me.rel + 1;
 #if MUTATE == 1 || MUTATE == 3
 			epoch = epoch ^ flip;
 #else
@@ -532,9 +687,15 @@ hand_over:
 #endif
 			me.rel = me.rel + 1 + (flip -> readers : 0)
 		}
+tell:
 		atomic { /* vb_send */
 			!turn_sent[_pid].tag ->
 			me.paused = false;
+#if RELAYED
+			turn_sent[_pid].added = added;
+			turn_sent[_pid].uncounted = (added > 0 -> me.uncounted : 0);
+			added = 0;
+#endif
 			turn_sent[_pid].tag = (flip -> MODE : HANDOVER) + 1;
 			turn_sent[_pid].to = me.successor - 1;
 			turn_sent[_pid].from = NAME;
@@ -555,11 +716,18 @@ over:
 			me.successor = NONE;
 			me.last = 0;
 			me.last_post = 0;
-			me.older_post = 0;
 			me.still = 0;
 			me.left = 0;
 			me.era_known = false;
 			me.era = 0;
+#if RELAYED
+			me.told = 0;
+			me.heard = 0;
+			me.uncounted = 0;
+			me.behind = false;
+			added = 0;
+#endif
+			me.older_post = 0;
 			flip = false;
 			old = NONE
 		}

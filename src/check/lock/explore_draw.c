@@ -32,6 +32,7 @@
 #define GROW_STREAM   0x67726f77
 #define RENEW_STREAM  0x72656e65
 #define HOLDER_STREAM 0x686f6c64
+#define RELAY_STREAM  0x72656c61
 
 /* ... of a release that looks into some CASes, and into each VB_LOCK_ASKS times at most. */
 #define ALONE_VERBS (3 * VB_LOCK_ASKS)
@@ -239,6 +240,17 @@ static void draw_modes(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
 		explore_add_option(d, "slots=%" PRIu64, vb_rng_below(&r, 4));
 	if (explore_option(ops, "requests") != NULL && vb_rng_chance(&r, 0.2))
 		explore_add_option(d, "requests=16");
+}
+
+/* A queue's lock that can be handed over without an atomic mostly is: the other way has less in it. */
+static void draw_handover(const struct vb_lock_ops *ops, struct vb_explore_draw *d)
+{
+	struct vb_rng r;
+
+	vb_rng_seed(&r, d->seed, RELAY_STREAM);
+	if (explore_option(ops, "handover") != NULL)
+		explore_add_option(d, "handover=%s",
+				   vb_rng_chance(&r, 0.75) ? "relayed" : "guarded");
 }
 
 /* Hierarchies, of locks that have the modes for it. */
@@ -664,6 +676,7 @@ static void draw(const struct vb_lock_ops *ops, uint64_t seed, bool beyond,
 	draw_small_options(ops, &r, d);
 	draw_extras(ops, d);
 	draw_modes(ops, d);
+	draw_handover(ops, d);
 	draw_paths(ops, d);
 	explore_draw_losses(ops, d);
 	explore_draw_kinds(ops, d);

@@ -22,7 +22,11 @@ struct sl_claim {
 	/* When the last look that showed last_rel was posted, and the last that showed an older
 	 * one. */
 	uint64_t last_post_ns;
-	uint64_t older_post_ns;
+	union {
+		uint64_t older_post_ns;
+		/* While we hold: nobody can have seen RelCnt, as it stands now, standing before. */
+		uint64_t anchor_ns;
+	};
 	/* last_rel has stood still at least since then. */
 	uint64_t still_since_ns;
 	/* Read at still_since_ns, if era_known. */
@@ -30,13 +34,20 @@ struct sl_claim {
 	/* Plain: the entry as we last saw or left it; 0: unknown. */
 	uint64_t word;
 	vb_peer successor;
+	/* Its clock when it told us of itself, and ours when we had heard it. */
+	uint64_t told_ns;
+	uint64_t heard_ns;
 	uint32_t writers;
 	/* Requests in a row for which there was nobody. */
 	uint32_t unheard;
 	uint16_t gen;
+	/* By how much RelCnt is behind rel while we hold, or wait with `behind`. */
+	uint16_t uncounted;
 	uint8_t stage;
 	bool epoch;
 	bool era_known;
+	/* We are in SL_AWAIT_COUNT for nobody but ourselves: the lock is ours once we have counted. */
+	bool behind;
 };
 
 static inline int sl_read(struct vb_lock_client *me, struct vb_claim *c, struct vb_u128 *e)

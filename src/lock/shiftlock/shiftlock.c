@@ -42,6 +42,9 @@
 const struct vb_opt sl_option_table[] = {
 	VB_OPT_SIZE(struct sl_options, max_writers, "max_writers", "16", 1, UINT32_MAX,
 		    "consecutive writers before the readers get their turn (ShiftLock's N)"),
+	VB_OPT_CHOICE(struct sl_options, handover, "handover", SL_HANDOVERS, "guarded",
+		      "whether a writer's release is counted before the successor is told, or, as "
+		      "long as the count has not stood still for half a lease, with a later one"),
 	VB_OPT_END};
 
 #define TURN_MASK      (1u << SL_HANDOVER)
@@ -133,6 +136,8 @@ static void joined(struct vb_claim *c, const struct vb_u128 *e)
 	s->gen = sl_gen(e->hi);
 	s->epoch = !!(e->lo & SL_EPOCH);
 	s->writers = 0;
+	s->uncounted = 0;
+	s->behind = false;
 	s->successor = VB_PEER_NONE;
 }
 
@@ -145,6 +150,8 @@ static int granted(struct vb_lock_client *me, struct vb_claim *c, uint64_t rel)
 	uint64_t until = vb_ep_now(me->ep) + lease;
 
 	s->rel = rel;
+	s->uncounted = 0;
+	s->anchor_ns = moved;
 	if (until > moved + 2 * lease) {
 		VB_SOMETIMES(200, "shiftlock: a turn that was noticed late");
 		until = moved + 2 * lease;
@@ -156,8 +163,34 @@ static int granted(struct vb_lock_client *me, struct vb_claim *c, uint64_t rel)
 static int granted_at_once(struct vb_lock_client *me, struct vb_claim *c, const struct vb_u128 *e,
 			   uint64_t posted_ns)
 {
-	vb_claim_as(struct sl_claim, c)->rel = e->hi;
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+
+	s->rel = e->hi;
+	s->anchor_ns = posted_ns;
 	return vb_lock_grant(c, posted_ns + me->space->lease_ns, token(me->space, e->hi));
+}
+
+/*
+ * By a handover that is not counted.  Within a lease of since_ns the lock is ours for a lease.  Later
+ * somebody may soon have it recovered, or has: we count first, which fails then.
+ */
+static int granted_uncounted(struct vb_lock_client *me, struct vb_claim *c,
+			     const struct sl_pass *pass)
+{
+	const struct sl_options *o = me->space->options;
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	const uint64_t now = vb_ep_now(me->ep), lease = me->space->lease_ns;
+
+	s->uncounted = (uint16_t)pass->uncounted;
+	if (now > pass->since_ns + lease && vb_likely(!o->forgets_age)) {
+		VB_SOMETIMES(200, "shiftlock: an uncounted handover that is too old");
+		s->behind = true;
+		s->stage = SL_AWAIT_COUNT;
+		return -EAGAIN;
+	}
+	VB_SOMETIMES(200, "shiftlock: an uncounted handover");
+	s->anchor_ns = pass->since_ns;
+	return vb_lock_grant(c, now + lease, token(me->space, pass->rel));
 }
 
 /* ---- waiting ---- */
@@ -169,18 +202,52 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 
 /* The turn, and not one of before a recovery: his who sent that was taken from him. */
 static bool is_of_now(const struct vb_lock_client *me, const struct sl_claim *s,
-		      const struct vb_msg *msg)
+		      const struct vb_msg *msg, const struct sl_pass *pass)
 {
 	const struct sl_options *o = me->space->options;
 
+	if (pass->since_ns != 0 && sl_is_gone(me->space, pass->since_ns, vb_ep_now(me->ep)))
+		return false;
 	return msg->imm == sl_stamp(me->space, s->gen) || vb_unlikely(o->any_turn);
+}
+
+/* Takes the successor's message, if one of this generation has come. */
+static bool hear_successor(struct vb_lock_client *me, struct vb_claim *c)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	struct sl_told told;
+	struct vb_msg msg;
+
+	if (vb_box_take(&c->box, SL_SUCCESSOR, &msg) != 0 || msg.imm != sl_stamp(me->space, s->gen))
+		return false;
+	memcpy(&told, msg.data, sizeof(told));
+	s->successor = msg.from;
+	s->told_ns = told.told_ns;
+	s->heard_ns = vb_ep_now(me->ep);
+	return true;
+}
+
+/* 0 and *pass: a turn of now.  -EAGAIN: another message. */
+static int take_turn(struct vb_lock_client *me, struct vb_claim *c, struct vb_msg *msg,
+		     struct sl_pass *pass)
+{
+	/* The sooner it is heard, the more of our time is left for the successor. */
+	if (vb_box_take(&c->box, SL_HANDOVER, msg) != 0) {
+		(void)hear_successor(me, c);
+		return -EAGAIN;
+	}
+	memcpy(pass, msg->data, sizeof(*pass));
+	if (is_of_now(me, vb_claim_as(struct sl_claim, c), msg, pass))
+		return 0;
+	VB_SOMETIMES(200, "shiftlock: a handover across a recovery");
+	return -EAGAIN;
 }
 
 /* Waits for the predecessor's message, and looks at the entry every half lease. */
 static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t until_ns)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
-	uint64_t every_ns = me->space->lease_ns / 2;
+	uint64_t every_ns = me->space->lease_ns / 2, look_ns;
 	unsigned refused = 0;
 	struct sl_pass pass;
 	struct vb_msg msg;
@@ -189,19 +256,17 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 	if (sl_is_plain(me->space))
 		every_ns = min_u64(every_ns, SL_PLAIN_LOOK_NS);
 	vb_phase(me, VB_PHASE_WP);
+	look_ns = vb_ep_now(me->ep) + every_ns;
 	for (;;) {
-		uint64_t look_ns = vb_ep_now(me->ep) + every_ns;
-		int err = vb_box_wait(&me->mail, &c->box, TURN_MASK, min_u64(until_ns, look_ns));
+		unsigned mask = TURN_MASK | (s->successor == VB_PEER_NONE ? SUCCESSOR_MASK : 0);
+		int err = vb_box_wait(&me->mail, &c->box, mask, min_u64(until_ns, look_ns));
 
-		if (err == 0 && vb_box_take(&c->box, SL_HANDOVER, &msg) == 0 &&
-		    is_of_now(me, s, &msg))
+		if (err == 0 && take_turn(me, c, &msg, &pass) == 0)
 			break;
 		if (err == -ECANCELED || err == -VB_EPEERGONE)
 			return err;
-		if (err == 0) {
-			VB_SOMETIMES(200, "shiftlock: a handover across a recovery");
+		if (err == 0)
 			continue;
-		}
 		if (vb_ep_now(me->ep) >= until_ns)
 			return -ETIMEDOUT;
 		err = sl_look(me, c, &e, &refused);
@@ -209,16 +274,35 @@ static int await_message(struct vb_lock_client *me, struct vb_claim *c, uint64_t
 			err = sl_suspect(me, c);
 		if (err && err != -EAGAIN)
 			return err;
+		look_ns = vb_ep_now(me->ep) + every_ns;
 	}
-	memcpy(&pass, msg.data, sizeof(pass));
 	s->epoch = pass.epoch;
 	s->writers = pass.writers;
 	s->rel = pass.rel;
 	if (msg.tag == SL_HANDOVER)
-		return granted(me, c, pass.rel);
+		return pass.since_ns != 0 ? granted_uncounted(me, c, &pass)
+					  : granted(me, c, pass.rel);
 	VB_SOMETIMES(200, "shiftlock: a writer waits for readers let in before it");
 	s->stage = SL_AWAIT_COUNT;
 	return -EAGAIN;
+}
+
+/* RelCnt as it stands while s->rel is ours: nobody but us changes it then. */
+static uint64_t counted(const struct vb_lock_space *space, const struct sl_claim *s)
+{
+	return rel_add(space, s->rel, 0 - (uint64_t)s->uncounted);
+}
+
+/* Counts what those before us have left to us.  The next look tells whether it was done. */
+static int count_for_them(struct vb_lock_client *me, struct vb_claim *c)
+{
+	const struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	const struct vb_u128 all = {.hi = UINT64_MAX};
+	struct vb_u128 old;
+	int err = sl_mcas(me, c, (struct vb_u128){.hi = counted(me->space, s)}, all,
+			  (struct vb_u128){.hi = s->rel}, all, &old, NULL);
+
+	return err == -VB_EUNKNOWN || err == -VB_EPEERGONE ? 0 : err;
 }
 
 /* Waits for earlier readers (RelCnt must reach s->rel), or for the epoch to flip. */
@@ -237,6 +321,8 @@ static int await_entry(struct vb_lock_client *me, struct vb_claim *c, uint64_t u
 		/* The flip came with a release, so RelCnt tells when it was. */
 		if (err == 0 && s->stage == SL_AWAIT_EPOCH && !!(e.lo & SL_EPOCH) != s->epoch)
 			return granted(me, c, e.hi);
+		if (err == 0 && vb_unlikely(s->behind))
+			err = count_for_them(me, c);
 		if (err == 0)
 			err = sl_suspect(me, c);
 		if (err && err != -EAGAIN)
@@ -293,8 +379,12 @@ static void tell(struct vb_lock_client *me, vb_peer to, const struct vb_msg *msg
 static void tell_predecessor(struct vb_lock_client *me, struct vb_claim *c, vb_peer predecessor)
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
-	struct vb_msg msg = {
-		.subject = c->entry, .tag = SL_SUCCESSOR, .imm = sl_stamp(me->space, s->gen)};
+	/* begin_wait has just looked at the clock. */
+	const struct sl_told told = {.told_ns = s->still_since_ns};
+	struct vb_msg msg = {.subject = c->entry,
+			     .tag = SL_SUCCESSOR,
+			     .imm = sl_stamp(me->space, s->gen),
+			     .len = sizeof(told)};
 
 	/* Our own name: an earlier attempt of ours was enqueued and its answer lost.  Nobody will
 	 * hand over from there; the recovery will clear it away. */
@@ -302,6 +392,7 @@ static void tell_predecessor(struct vb_lock_client *me, struct vb_claim *c, vb_p
 		VB_SOMETIMES(200, "shiftlock: a client behind a claim of its own that it lost");
 		return;
 	}
+	memcpy(msg.data, &told, sizeof(told));
 	vb_phase(me, VB_PHASE_NP);
 	/* A predecessor that cannot be found is not told: that is left to the recovery, too. */
 	if (sl_is_plain(me->space) &&
@@ -432,50 +523,95 @@ int shiftlock_try(struct vb_lock_client *me, struct vb_claim *c)
 
 /* ---- release ---- */
 
-/* Takes the successor's message, if one of this generation has come. */
 static bool find_successor(struct vb_lock_client *me, struct vb_claim *c)
 {
-	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
-	struct vb_msg msg;
-
 	vb_mail_sort(&me->mail);
-	if (vb_box_take(&c->box, SL_SUCCESSOR, &msg) == 0 && msg.imm == sl_stamp(me->space, s->gen))
-		s->successor = msg.from;
-	return s->successor != VB_PEER_NONE;
+	(void)hear_successor(me, c);
+	return vb_claim_as(struct sl_claim, c)->successor != VB_PEER_NONE;
 }
 
-/* Counts our release, and flips the epoch if the readers are due; then tells the successor. */
+/*
+ * since_ns, on our clock, on the successor's: it told us of itself before we heard it, so what was so long before
+ * or after we heard it was not so long before, or longer after, it told.  But its clock may run faster or slower.
+ * 0: nothing that its clock can show.
+ */
+static uint64_t relayed(const struct vb_lock_space *space, const struct sl_claim *s)
+{
+	const bool before = s->anchor_ns < s->heard_ns;
+	const uint64_t span = before ? s->heard_ns - s->anchor_ns : s->anchor_ns - s->heard_ns;
+	const uint64_t doubt = vb_lock_stretch(space, span) - span;
+	const uint64_t most = before ? s->told_ns : s->told_ns + span;
+	const uint64_t less = before ? span + doubt : doubt;
+
+	return most > less ? most - less : 0;
+}
+
+/* Whether the successor can be told before our release is counted, and what. */
+static bool passes_uncounted(struct vb_lock_client *me, struct vb_claim *c, struct sl_pass *pass)
+{
+	const struct sl_options *o = me->space->options;
+	const struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+
+	if (o->handover != SL_RELAYED)
+		return false;
+	if (s->uncounted >= SL_UNCOUNTED_MAX ||
+	    vb_ep_now(me->ep) - s->anchor_ns > me->space->lease_ns / 2 ||
+	    VB_CHANCE(200, "shiftlock: counts although there is no need"))
+		return false;
+	pass->uncounted = s->uncounted + 1u;
+	pass->since_ns = relayed(me->space, s);
+	return pass->since_ns != 0;
+}
+
+/* Counts our release and those left to us, and flips the epoch if `flip`.  0, and *lo was behind the count;
+ * -VB_ELOST; -VB_EUNKNOWN. */
+static int count_release(struct vb_lock_client *me, struct vb_claim *c, bool flip, uint64_t *lo)
+{
+	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
+	const uint64_t was = counted(me->space, s);
+	struct vb_u128 old;
+	int err;
+
+	vb_phase(me, VB_PHASE_IA);
+	err = sl_mcas_back(me, c, (struct vb_u128){.hi = was}, (struct vb_u128){.hi = UINT64_MAX},
+			   (struct vb_u128){.lo = s->epoch ^ flip ? SL_EPOCH : 0,
+					    .hi = rel_add(me->space, s->rel, 1)},
+			   (struct vb_u128){.lo = SL_EPOCH, .hi = UINT64_MAX}, &old);
+	if (err)
+		return err;
+	if (old.hi != was) {
+		VB_SOMETIMES(200, "shiftlock: a handover came too late");
+		return -VB_ELOST;
+	}
+	VB_SOMETIMES_IF(flip, 200, "shiftlock: the epoch flips");
+	*lo = old.lo;
+	return 0;
+}
+
+/* Tells the successor, of its turn or, if the readers are due, that they come first. */
 static int hand_over(struct vb_lock_client *me, struct vb_claim *c)
 {
 	const struct sl_options *o = me->space->options;
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	const bool flip = s->writers + 1ull >= o->max_writers;
-	const bool epoch = s->epoch ^ flip;
-	struct sl_pass pass = {.rel = rel_add(me->space, s->rel, 1), .epoch = epoch};
+	struct sl_pass pass = {.rel = rel_add(me->space, s->rel, 1), .epoch = s->epoch ^ flip};
 	struct vb_msg msg = {
 		.subject = c->entry,
 		.tag = flip ? SL_MODE : SL_HANDOVER,
 		.imm = sl_stamp(me->space, s->gen),
 		.len = sizeof(pass),
 	};
-	struct vb_u128 old;
-	int err;
+	uint64_t lo;
 
-	vb_phase(me, VB_PHASE_IA);
-	err = sl_mcas_back(me, c, (struct vb_u128){.hi = s->rel},
-			   (struct vb_u128){.hi = UINT64_MAX},
-			   (struct vb_u128){.lo = epoch ? SL_EPOCH : 0, .hi = pass.rel},
-			   (struct vb_u128){.lo = SL_EPOCH, .hi = UINT64_MAX}, &old);
-	if (err)
-		return err;
-	if (old.hi != s->rel) {
-		VB_SOMETIMES(200, "shiftlock: a handover came too late");
-		return -VB_ELOST;
+	if (flip || !passes_uncounted(me, c, &pass)) {
+		int err = count_release(me, c, flip, &lo);
+
+		if (err)
+			return err;
 	}
-	VB_SOMETIMES_IF(flip, 200, "shiftlock: the epoch flips");
 	/* On a flip all readers registered by now read first; the successor waits for them all. */
 	if (flip)
-		pass.rel = rel_add(me->space, pass.rel, sl_readers(old.lo));
+		pass.rel = rel_add(me->space, pass.rel, sl_readers(lo));
 	else
 		pass.writers = s->writers + 1u;
 	memcpy(msg.data, &pass, sizeof(pass));
@@ -490,6 +626,7 @@ static inline int release_writer(struct vb_lock_client *me, struct vb_claim *c, 
 {
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	const struct vb_u128 mask = {.lo = SL_TAIL_MASK, .hi = UINT64_MAX};
+	const uint64_t was = counted(me->space, s);
 	struct vb_u128 old;
 	int err;
 
@@ -498,13 +635,13 @@ static inline int release_writer(struct vb_lock_client *me, struct vb_claim *c, 
 	     !VB_CHANCE(200, "shiftlock: does not look for its successor first")) &&
 	    find_successor(me, c))
 		return now && !me->at_once ? -EINPROGRESS : hand_over(me, c);
-	err = sl_mcas_back(me, c, (struct vb_u128){.lo = self_name(me), .hi = s->rel}, mask,
+	err = sl_mcas_back(me, c, (struct vb_u128){.lo = self_name(me), .hi = was}, mask,
 			   (struct vb_u128){.lo = s->epoch ? 0 : SL_EPOCH,
 					    .hi = rel_add(me->space, s->rel, 1)},
 			   (struct vb_u128){.lo = SL_TAIL_MASK | SL_EPOCH, .hi = UINT64_MAX}, &old);
 	if (err)
 		return err;
-	if (old.hi != s->rel) {
+	if (old.hi != was) {
 		VB_SOMETIMES(200, "shiftlock: a writer's release came too late");
 		return -VB_ELOST;
 	}

@@ -52,11 +52,26 @@
 /* Consecutive writers before the readers get their turn (ShiftLock sections 3.5.2 and 4.7). */
 #define SL_WRITERS_MAX 16
 
+/* When a writer's release is counted that hands the lock over. */
+#define SL_HANDOVERS "guarded|relayed"
+enum sl_handover {
+	/* Before the message. */
+	SL_GUARDED,
+	/* With a later one, as long as RelCnt has not stood still for half a lease: the message says since when
+	 * it has (doc/locks/shiftlock.md, "A handover that is not counted"). */
+	SL_RELAYED,
+};
+
+/* So many releases in a row are left to be counted at most.  It keeps RelCnt's steps far from its narrow form's
+ * range, whatever max_writers and the lease are. */
+#define SL_UNCOUNTED_MAX 1024u
+
 struct sl_options {
 	/* The paper's N. */
 	uint64_t max_writers;
+	enum sl_handover handover;
 	/* No options: set by planted bugs. */
-	bool mute_mode, any_turn;
+	bool mute_mode, any_turn, forgets_age;
 };
 extern const struct vb_opt sl_option_table[];
 
@@ -73,15 +88,26 @@ enum sl_tag {
 _Static_assert((unsigned)SL_MODE % VB_BOX_SLOTS == (unsigned)SL_HANDOVER,
 	       "whoever waits for one of the two waits for both");
 
-/* Payload of SL_HANDOVER and SL_MODE.  The message's imm is the generation's stamp. */
+/* Payload of SL_SUCCESSOR.  Every message's imm is the generation's stamp. */
+struct sl_told {
+	/* The sender's clock, before it sent this. */
+	uint64_t told_ns;
+};
+
+/* Payload of SL_HANDOVER and SL_MODE. */
 struct sl_pass {
 	/* RelCnt at which the receiver holds the lock. */
 	uint64_t rel;
+	/* RelCnt as it stands has not been seen standing before, on the receiver's clock; 0: it is rel by now. */
+	uint64_t since_ns;
 	/* Consecutive writers so far. */
 	uint32_t writers;
 	/* The epoch in force: 0 or 1. */
 	uint32_t epoch;
+	/* With since_ns: by how much RelCnt is behind rel. */
+	uint32_t uncounted;
 };
+_Static_assert(sizeof(struct sl_pass) <= VB_MSG_DATA, "fits into a message");
 
 /* Payload of SL_RECOVER and its answer. */
 struct sl_recover {
