@@ -13,8 +13,8 @@
  * Time passes in ticks of half a lease, at which the ages grow that the code keeps as times: of
  * the looks (last_post, older_post), of the standing still (still), and what is left of a grant.
  * There is a tick only when everybody has done what can be done at once and all messages are
- * there.  But a client may be paused at any step, PAUSES times in a run, for as many ticks as it
- * likes, or die, DEATHS times.  A pause can come between the clock and the FAA of a reader's
+ * there.  But a client may be paused at any step (with HOLDERS only while it holds the lock), PAUSES
+ * times in a run, for as many ticks as it likes, or die, DEATHS times.  A pause can come between the clock and the FAA of a reader's
  * release; that one lands within a tick, which is verb_bound_ns <= lease / 2.
  *
  * RELAYED is the option handover=relayed (doc/locks/shiftlock.md, "A handover that is not counted"):
