@@ -177,12 +177,11 @@ static int granted_at_once(struct vb_lock_client *me, struct vb_claim *c, const 
 static int granted_uncounted(struct vb_lock_client *me, struct vb_claim *c,
 			     const struct sl_pass *pass)
 {
-	const struct sl_options *o = me->space->options;
 	struct sl_claim *s = vb_claim_as(struct sl_claim, c);
 	const uint64_t now = vb_ep_now(me->ep), lease = me->space->lease_ns;
 
 	s->uncounted = (uint16_t)pass->uncounted;
-	if (now > pass->since_ns + lease && vb_likely(!o->forgets_age)) {
+	if (now > pass->since_ns + lease) {
 		VB_SOMETIMES(200, "shiftlock: an uncounted handover that is too old");
 		s->behind = true;
 		s->stage = SL_AWAIT_COUNT;

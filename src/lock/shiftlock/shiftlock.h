@@ -71,7 +71,7 @@ struct sl_options {
 	uint64_t max_writers;
 	enum sl_handover handover;
 	/* No options: set by planted bugs. */
-	bool mute_mode, any_turn, forgets_age;
+	bool mute_mode, any_turn;
 };
 extern const struct vb_opt sl_option_table[];
 
