@@ -257,6 +257,42 @@ static void test_late_turn_is_counted(void **state)
 	}
 }
 
+/* A recovery comes between its look, which showed RelCnt as it was, and the CAS that counts: that changes nothing. */
+static void test_late_count(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < VB_ARRAY_SIZE(profiles); i++) {
+		uint64_t begun, rel;
+
+		open_scene(profiles[i], 400000);
+		begun = now();
+		take(0);
+		queue(1);
+		queue(2);
+		vb_sim_ep_pause(s.w[1].me->ep, begun + 2 * s.lease);
+		assert_int_equal(vb_lock_release(s.w[0].me, &s.w[0].g), 0);
+		while (s.w[1].me->ep->count[VB_OP_READ] == 0)
+			pass(100);
+		vb_sim_ep_pause(s.w[1].me->ep, begun + 8 * s.lease);
+		pass(begun + 6 * s.lease - now());
+		assert_int_equal(s.w[2].me->recoveries, 1);
+		assert_true(s.w[2].done);
+		(void)vb_lock_release(s.w[2].me, &s.w[2].g);
+		pass(begun + 7 * s.lease - now() + s.lease / 2);
+		take(3);
+		rel = rel_cnt();
+		pass(begun + 8 * s.lease + s.lease / 4 - now());
+		assert_int_equal(rel_cnt(), rel);
+		assert_int_equal(s.w[1].me->lost, 1);
+		assert_false(s.w[1].done);
+		assert_int_equal(vb_lock_release(s.w[3].me, &s.w[3].g), 0);
+		pass(s.lease / 4);
+		assert_true(s.w[1].done);
+		assert_int_equal(vb_lock_release(s.w[1].me, &s.w[1].g), 0);
+		close_scene();
+	}
+}
+
 /* Who was handed the lock comes back behind a recovery: it has lost it, and changes nothing. */
 static void test_late_release(void **state)
 {
@@ -340,6 +376,7 @@ int main(void)
 		cmocka_unit_test(test_time_adds_up),
 		cmocka_unit_test(test_across_a_recovery),
 		cmocka_unit_test(test_late_turn_is_counted),
+		cmocka_unit_test(test_late_count),
 		cmocka_unit_test(test_late_release),
 		cmocka_unit_test(test_count_keeps_up),
 		cmocka_unit_test(test_handover_of_the_past),
