@@ -124,12 +124,13 @@ model_shiftlock() {
 	case_of shiftlock 'relayed: two pauses' "$safety" none '-DRELAYED=1 -DROUNDS=1 -DPAUSES=2'
 	case_of shiftlock 'relayed: a pause and a death' "$safety" none '-DRELAYED=1 -DROUNDS=1 -DDEATHS=1'
 	case_of shiftlock 'relayed: two pauses of holders' "$safety" none "$chain"
-	case_of shiftlock 'relayed: as safe without a limit' "$safety" none "$relayed -DLIMIT=9"
 	case_of shiftlock 'relayed: every run ends, with a death' "$progress" none \
 		'-DRELAYED=1 -DROUNDS=1 -DPAUSES=0 -DDEATHS=1'
 	case_of shiftlock 'relayed: every run ends, with a pause' "$progress" none '-DRELAYED=1 -DROUNDS=1'
 	case_of shiftlock 'found: a handover whose age nobody looks at' "$safety" 'assertion violated' \
 		"$relayed -DWRITERS=3 -DMUTATE=6"
+	case_of shiftlock 'found: handed over uncounted behind the lease' "$safety" 'assertion violated' \
+		"$relayed -DLIMIT=9"
 	case_of shiftlock 'found: its age counts from when it came' "$safety" 'assertion violated' \
 		"$relayed -DWRITERS=3 -DMUTATE=7"
 	case_of shiftlock 'found: its age is not handed on' "$safety" 'assertion violated' "$chain -DMUTATE=8"

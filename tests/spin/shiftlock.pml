@@ -22,8 +22,8 @@
  * That is the age of the receiver's own message, `told`, and what the sender adds to it: the age of
  * its anchor (older_post, while it holds) less the time since it heard that message.  `told` ends at
  * EVER, which is too long ago for anything.  LIMIT is how old an anchor may be, in ticks, for a
- * handover that is not counted: one is half a lease, as in the code; 9 is no limit, which costs time
- * and must be as safe.
+ * handover that is not counted: one is half a lease, as in the code; 9 is no limit, and then a
+ * release says that nobody else has had the lock, who has it by then (assertion: somebody else's).
  *
  * Left out.  The narrow entry (plain.c).  try, which is one CAS of a lock that is
  * free. Deadlines and proxies: a proxy waits and hands on.  Lost answers and messages.  A look's
