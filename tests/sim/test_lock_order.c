@@ -14,7 +14,7 @@
 #define NODES    6
 #define ACTORS   8
 #define APART_NS 20000 /* from one arrival to the next: each stands in its queue before the next */
-#define HOLD_NS  4000 /* longer than a look: readers who are let in together are inside together */
+#define HOLD_NS  4000  /* longer than a look: readers who are let in together are inside together */
 #define LONG_NS  (ACTORS * APART_NS + 100000)
 #define LEASE_NS 1000000000
 

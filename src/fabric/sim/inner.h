@@ -159,8 +159,8 @@ struct sim_ep {
 	uint64_t paused_until_ns, deaf_until_ns;
 	struct sim_around around;
 	uint64_t last_doorbell_ns;
-	uint64_t posted;       /* verbs, for a chooser */
-	unsigned cpu;          /* a server's: the one that works on the latest message */
+	uint64_t posted; /* verbs, for a chooser */
+	unsigned cpu;    /* a server's: the one that works on the latest message */
 	unsigned first_cpu;
 	uint64_t *cpu_free_ns; /* its own, or its node's cores */
 	uint64_t own_cpu_ns[SIM_HANDLERS_MAX];
@@ -211,9 +211,9 @@ struct sim {
 	unsigned handlers;
 	unsigned cores; /* that the clients of a node share; 0: each has its own */
 	struct sim_cores *node_cores;
-	uint64_t own_ns;   /* of the profile, where the option says so; 0: the own node is as far as others */
+	uint64_t own_ns; /* of the profile, with the option; 0: the own node is as far as others */
 	uint64_t delay_ns; /* added to what goes from one node to another */
-	char *memory; /* of all nodes, one after the other */
+	char *memory;      /* of all nodes, one after the other */
 	struct sim_nic *nics;
 	struct sim_region *regions;
 	unsigned n_regions;

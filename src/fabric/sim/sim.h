@@ -187,13 +187,13 @@ struct vb_sim_profile {
 	uint64_t port_byte_ps;    /* of what comes to a node, on its incoming link */
 	/* ... of messages from client to client. */
 	uint64_t connect_ns; /* until it can leave for another client than the one before */
-	uint64_t hear_ns;    /* from when it is there, and acknowledged, until its receiver has it */
-	uint64_t recv_ns;    /* CPU of the receiver: another buffer for the next one */
+	uint64_t hear_ns;   /* from when it is there, and acknowledged, until its receiver has it */
+	uint64_t recv_ns;   /* CPU of the receiver: another buffer for the next one */
 	uint64_t switch_ns; /* CPU: from one client of a core to another (option `cores`) */
-	uint64_t own_ns; /* from the doorbell to the effect in the own node's memory (option `own`) */
+	uint64_t own_ns;    /* from the doorbell to the effect in own memory (option `own`) */
 	uint64_t answers_max; /* READs and atomics of one connection at a time; more wait at home */
-	bool send_waits;     /* whoever sends it stands still until it is acknowledged */
-	bool in_order;       /* an atomic whose word is busy keeps those behind it from the unit */
+	bool send_waits;      /* whoever sends it stands still until it is acknowledged */
+	bool in_order;        /* an atomic whose word is busy keeps those behind it from the unit */
 	bool masked64, masked128;
 };
 
@@ -218,7 +218,7 @@ struct vb_sim_source {
 };
 
 struct vb_sim_param {
-	const char *name;   /* with its unit, as the field's */
+	const char *name; /* with its unit, as the field's */
 	/* By this name it can be switched off, and with it others of the same name; NULL: it is not of
 	 * an effect. */
 	const char *effect;

@@ -31,7 +31,7 @@ struct vb_bench_cluster_opts {
 
 /* What every subject's options begin with: its fields as they are, and as one for the engine. */
 #define VB_BENCH_COMMON_FIELDS                                                                     \
-	int fabric; /* enum vb_bench_fabric */                                                     \
+	int fabric;  /* enum vb_bench_fabric */                                                    \
 	int testbed; /* a choice of the subject's: what it set is in the other fields */           \
 	const char *profile, *segment, *fabric_options, *warmup, *json;                            \
 	uint64_t nodes, seed;                                                                      \

@@ -450,9 +450,10 @@ static json_t *stats_json(const struct vb_fabric_stats *s)
 	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "doorbells",
 			 (json_int_t)s->doorbells, "posted", (json_int_t)s->posted, "completions",
 			 (json_int_t)s->completions, "messages", (json_int_t)s->messages, "writes",
-			 (json_int_t)s->writes, "served", (json_int_t)s->served, "served_late", (json_int_t)s->served_late,
-			 "refused", (json_int_t)s->refused, "waits", (json_int_t)s->waits,
-			 "dropped", (json_int_t)s->dropped, "sleeps", (json_int_t)s->sleeps);
+			 (json_int_t)s->writes, "served", (json_int_t)s->served, "served_late",
+			 (json_int_t)s->served_late, "refused", (json_int_t)s->refused, "waits",
+			 (json_int_t)s->waits, "dropped", (json_int_t)s->dropped, "sleeps",
+			 (json_int_t)s->sleeps);
 }
 
 json_t *vb_bench_run_json(const void *plan, const void *result)
