@@ -534,6 +534,9 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 
 static void env_bind(struct vb_sched *s, bool on)
 {
+	/* A keeper that was interrupted has looked, perhaps, and runs no task any more. */
+	if (!on)
+		env_ran(s);
 	here = on ? vb_sched_env_ctx(s) : NULL;
 }
 
