@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: scripts/spin.sh MODEL...     (mcs, dslr, shiftlock)
+# usage: scripts/spin.sh MODEL...     (mcs, dslr, shiftlock, relayed)
 #
 # Lets Spin explore the models of tests/spin, in TAP: as they are, each must be explored to the end
 # without an error; with a bug planted, Spin must find it and as the kind of error that it is.
@@ -110,8 +110,10 @@ model_shiftlock() {
 		'-DMUTATE=4 -DROUNDS=1'
 	case_of shiftlock 'found: nobody asks for recovery' "$progress" 'non-progress cycle' \
 		'-DROUNDS=1 -DPAUSES=0 -DDEATHS=1 -DMUTATE=5'
+}
 
-	# handover=relayed: what is handed over is not counted.
+# Of shiftlock with handover=relayed: what is handed over is not counted.
+model_relayed() {
 	local relayed='-DRELAYED=1 -DOTHERS=1'
 	# Two are paused while they hold the lock, and whoever waits is less patient than the code.
 	local chain="$relayed -DPAUSES=2 -DHOLDERS -DWRITERS_MAX=4 -DLIMIT=2 -DPATIENCE=3"
@@ -146,7 +148,7 @@ model_shiftlock() {
 }
 for model in "$@"; do
 	[ "$(type -t "model_$model")" = function ] || {
-		echo "verbena: no model '$model'; there are mcs, dslr and shiftlock" >&2
+		echo "verbena: no model '$model'; there are mcs, dslr, shiftlock and relayed" >&2
 		exit 2
 	}
 	if command -v spin >/dev/null; then
