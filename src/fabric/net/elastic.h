@@ -121,7 +121,7 @@ struct net_elastic {
 	uint8_t id[NET_ID];
 	bool shaped;               /* nodes, node_bytes and the bound are known */
 	const char *why;           /* what has kept the last connection from being made */
-	char other[128];            /* of that: which version the other end is */
+	char other[128];           /* of that: which version the other end is */
 	bool refused;              /* a server is another version, or names other servers */
 	uint64_t said_ns;          /* when that was said */
 	uint8_t (*seen)[NET_ID];   /* [servers]: their ids; zeros: not known yet */
