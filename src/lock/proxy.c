@@ -85,6 +85,8 @@ int vb_proxy_adopt(struct vb_lock_client *me, struct vb_claim *c, enum vb_mode m
 		return vb_fail(-EDEADLK,
 			       "lock %" PRIu64 " is already being waited for by this client",
 			       c->lock);
+	/* Who has died while its call stood for its turn goes no further: its proxy is dead, too. */
+	vb_ep_checkpoint(me->ep, true);
 	VB_SOMETIMES(200, "proxy: a client came back to its place");
 	VB_SOMETIMES_IF(c->mode != mode, 200, "modes: a client came back and wants another mode");
 	c->adopter = vb_task_self();

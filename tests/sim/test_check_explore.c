@@ -275,6 +275,18 @@ static void test_spaces_beside(void **state)
 	}
 }
 
+/* A client dies by its proxy while a call of its stands for its first turn: the call goes no further.  It had
+ * cancelled the proxy that was dead already. */
+static void test_dead_come_not_back(void **state)
+{
+	const struct vb_lock_ops *ops = vb_lock_find("shiftlock");
+	struct vb_explore_result r = explore(ops, 2261);
+
+	assert_true(r.deaths > 0 && r.started > 0);
+	assert_int_equal(r.audit.violations, 0);
+	(void)state;
+}
+
 /* Each story comes with a command; its seed finds the same again. */
 static void test_replay(void **state)
 {
@@ -692,6 +704,7 @@ int main(void)
 		cmocka_unit_test(test_keeps_are_refused),
 		cmocka_unit_test(test_calls_on_rings),
 		cmocka_unit_test(test_spaces_beside),
+		cmocka_unit_test(test_dead_come_not_back),
 		cmocka_unit_test(test_replay),
 		cmocka_unit_test(test_stop),
 		cmocka_unit_test(test_stop_in_a_seed),
