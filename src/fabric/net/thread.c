@@ -213,6 +213,14 @@ static void tell_of_the_gone(struct net_fabric *f)
 	}
 }
 
+static void flush(struct net_fabric *f)
+{
+	if (!f->core->unflushed)
+		return;
+	f->core->unflushed = false;
+	f->t->flush(f);
+}
+
 /* What can be done without a look. */
 static void settle(struct net_fabric *f)
 {
@@ -220,10 +228,7 @@ static void settle(struct net_fabric *f)
 
 	if (vb_unlikely(__atomic_exchange_n(&c->news, false, __ATOMIC_ACQUIRE)))
 		tell_of_the_gone(f);
-	if (c->unflushed) {
-		c->unflushed = false;
-		f->t->flush(f);
-	}
+	flush(f);
 }
 
 bool net_pass(struct net_fabric *f)
@@ -308,6 +313,7 @@ static void env_ran(struct vb_sched *s)
 {
 	struct net_env *env = vb_sched_env_ctx(s);
 
+	env->has_looked = false;
 	if (vb_likely(!env->owes))
 		return;
 	env->owes = false;
@@ -315,10 +321,7 @@ static void env_ran(struct vb_sched *s)
 		struct net_fabric *f = vb_container_of(it, struct net_thread, in_env)->f;
 
 		pthread_mutex_lock(&f->engine);
-		if (f->core->unflushed) {
-			f->core->unflushed = false;
-			f->t->flush(f);
-		}
+		flush(f);
 		pthread_mutex_unlock(&f->engine);
 	}
 }
@@ -430,6 +433,14 @@ static bool arm(struct net_thread *t)
 	return quiet;
 }
 
+/* Who sleeps beside the poller has not looked, perhaps, since it posted. */
+static void leave_nothing(struct net_fabric *f)
+{
+	pthread_mutex_lock(&f->engine);
+	settle(f);
+	pthread_mutex_unlock(&f->engine);
+}
+
 static void rest(struct net_thread *t, bool poller, uint64_t ns)
 {
 	struct pollfd fds[2] = {{.fd = t->bell, .events = POLLIN},
@@ -464,6 +475,8 @@ static void sleep_on(struct net_env *env, uint64_t ns)
 		ns = SIDE_NAP_NS;
 	if (!has_one_link(env) && ns > SHARED_NAP_NS)
 		ns = SHARED_NAP_NS;
+	if (!poller)
+		leave_nothing(t->f);
 	if (!poller || arm(t))
 		rest(t, poller, ns);
 	if (poller)
@@ -537,6 +550,8 @@ static void env_bind(struct vb_sched *s, bool on)
 	/* A keeper that was interrupted has looked, perhaps, and runs no task any more. */
 	if (!on)
 		env_ran(s);
+	else
+		(void)has_lost_core(vb_sched_env_ctx(s)); /* another thread's count */
 	here = on ? vb_sched_env_ctx(s) : NULL;
 }
 
@@ -663,6 +678,7 @@ void net_thread_put(struct net_thread *t)
 	if (--t->users > 0)
 		return;
 	pthread_mutex_lock(&f->engine);
+	flush(f); /* what it owes: nobody of this thread looks any more */
 	vb_list_remove(&t->in_core);
 	pthread_mutex_unlock(&f->engine);
 	__atomic_fetch_sub(&f->core->pollers, 1, __ATOMIC_RELAXED);

@@ -328,6 +328,7 @@ int am_control(struct net_fabric *f, uint32_t host, const void *data, size_t byt
 	};
 	struct am_msg *m;
 
+	w->hurries = true;
 	/* What goes to a server waits until that has said who it is, and verbs flow: it may have begun again.  To leave
 	 * a client need not wait for that. */
 	if (!h->linked || h->failed ||

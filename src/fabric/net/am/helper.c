@@ -92,9 +92,13 @@ static void *helper_main(void *arg)
 		} else if (!net_poller_sleeps(w->f)) {
 			seen = stand_in(w, seen);
 			idle = 0;
-		} else if (++idle >= IDLE_TICKS) {
-			net_wait_awake(w->f);
-			idle = 0;
+		} else {
+			/* Beside it another thread may compute, and owe something. */
+			(void)net_try_pass(w->f);
+			if (++idle >= IDLE_TICKS) {
+				net_wait_awake(w->f);
+				idle = 0;
+			}
 		}
 	}
 	return NULL;

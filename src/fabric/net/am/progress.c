@@ -51,7 +51,7 @@ static void look_at_clock(struct am_wire *w)
  * Whoever sends a message (SEND) waits for what its receiver will send, much more often than for the word that it
  * has arrived.  So where nothing came but messages, and one of them has made a task of this thread ready, the
  * answers to them wait for what that task posts, and leave with it in one write: on TCP a write is most of what a
- * message costs.  If it posts nothing they leave as soon as it has had its turn.
+ * message costs.  If it posts nothing they leave as soon as it has had its turn; if that takes long, by the helper.
  */
 static bool can_wait(struct am_wire *w, uint64_t letters)
 {
@@ -65,6 +65,7 @@ bool am_look(struct am_wire *w)
 	const uint64_t came = w->came, letters = w->letters, sent = w->f->stats.doorbells;
 
 	w->hurries = false;
+	(void)net_stirred(w->f);
 	w->carrier->look(w);
 	look_at_clock(w);
 	if (!vb_list_empty(&w->dirty))
