@@ -127,8 +127,7 @@ struct net_env {
 	long cores_lost;         /* how often that has happened, as the kernel counts */
 	bool looks;              /* between rounds, or idle */
 	bool has_looked;         /* what has ended its wait */
-	bool owes;               /* since tasks had their turn last it has */
-	bool owes_now;           /* since the look began: a fabric is unflushed */
+	bool owes;               /* a fabric is unflushed, since tasks had their turn last */
 	bool woken; /* since it went idle a pass has made a task of this thread ready */
 };
 

@@ -205,7 +205,7 @@ int net_deliver(struct net_fabric *f, uint32_t client, const struct vb_msg *m);
 
 /* Has one of those since the last call made a task ready that this very thread runs next?  Engine held. */
 bool net_stirred(struct net_fabric *f);
-/* What the transport has for others leaves with what those tasks post, or with the next pass.  Engine held. */
+/* What the transport has for others leaves with what those tasks post, or when they have had their turn.  Engine held. */
 void net_owe(struct net_fabric *f);
 
 /* A control message came.  Untrusted.  Engine held. */

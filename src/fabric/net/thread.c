@@ -265,7 +265,6 @@ static bool look(struct net_env *env)
 {
 	bool any = false;
 
-	env->owes_now = false;
 	vb_list_for_each (it, &env->links) {
 		struct net_thread *t = vb_container_of(it, struct net_thread, in_env);
 
@@ -306,7 +305,7 @@ bool net_stirred(struct net_fabric *f)
 void net_owe(struct net_fabric *f)
 {
 	f->core->unflushed = true;
-	here->owes = here->owes_now = true;
+	here->owes = true;
 }
 
 static void env_ran(struct vb_sched *s)
@@ -542,7 +541,7 @@ static void env_idle(struct vb_sched *s, uint64_t until_ns)
 	struct net_env *env = vb_sched_env_ctx(s);
 
 	env->woken = false;
-	env->has_looked = wait_until(env, until_ns) && (env->owes_now || !awaits(env));
+	env->has_looked = wait_until(env, until_ns) && (env->owes || !awaits(env));
 }
 
 static void env_bind(struct vb_sched *s, bool on)

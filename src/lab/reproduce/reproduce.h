@@ -22,8 +22,7 @@
  *
  * It is run in several *columns*: as the paper is written; where the code is known that the paper
  * was measured with, and does something else, as that code does; and with one thing changed that
- * may be why a claim is missed.  Only the first runs every point, the others those that their checks
- * compare.
+ * may be why a claim is missed.  Only the first runs every point, the others what is compared.
  */
 #ifndef VB_LAB_REPRODUCE_REPRODUCE_H
 #define VB_LAB_REPRODUCE_REPRODUCE_H

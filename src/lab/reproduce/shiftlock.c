@@ -205,40 +205,41 @@ static const struct vb_repro_check micro_checks[] = {
 };
 
 /* figure3.png and figure4.png of its evaluation: bars, read to about 3 %; the ranges are of two runs. */
-#define OWN(claim, metric, a, b, at, lo, hi) VB_RATIO(claim, metric, a, b, at, lo, hi)
 #define OWN_BEATS(other)                                                                           \
-	OWN("SHIFT-05", "goodput", "ShiftLock", other, "Zipf. WI", 1.45, 48.9),                    \
-		OWN("SHIFT-05", "goodput", "ShiftLock", other, "Zipf. RI", 1.45, 48.9)
+	VB_RATIO("SHIFT-05", "goodput", "ShiftLock", other, "Zipf. WI", 1.45, 48.9),               \
+		VB_RATIO("SHIFT-05", "goodput", "ShiftLock", other, "Zipf. RI", 1.45, 48.9)
 
 static const struct vb_repro_check own_micro_checks[] = {
-	OWN("SHIFT-03", "goodput", "ShiftLock", "MCS", "Zipf. WI", 1.90, 1.91),
-	OWN("SHIFT-03", "goodput", "ShiftLock", "MCS", "Zipf. RI", 3.47, 3.62),
-	OWN("SHIFT-04", "goodput", "ShiftLock", "RMA-RW", "Zipf. WI", 1.40, 1.40),
-	OWN("SHIFT-04", "goodput", "ShiftLock", "RMA-RW", "Zipf. RI", 1.15, 1.18),
+	VB_RATIO("SHIFT-03", "goodput", "ShiftLock", "MCS", "Zipf. WI", 1.90, 1.91),
+	VB_RATIO("SHIFT-03", "goodput", "ShiftLock", "MCS", "Zipf. RI", 3.47, 3.62),
+	VB_RATIO("SHIFT-04", "goodput", "ShiftLock", "RMA-RW", "Zipf. WI", 1.40, 1.40),
+	VB_RATIO("SHIFT-04", "goodput", "ShiftLock", "RMA-RW", "Zipf. RI", 1.15, 1.18),
 	OWN_BEATS("CAS"),
 	OWN_BEATS("DrTM"),
 	OWN_BEATS("DSLR"),
 	OWN_BEATS("RPC"),
-	OWN("SHIFT-06", "p99", "ShiftLock", "MCS", "Zipf. WI", 1 - 0.135, 1 - 0.135),
-	OWN("SHIFT-06", "p99", "ShiftLock", "RMA-RW", "Zipf. WI", 1 - 0.215, 1 - 0.215),
-	OWN("SHIFT-06", "p99", "ShiftLock", "MCS", "Zipf. RI", 1 - 0.95, 1 - 0.95),
-	OWN("SHIFT-06", "p99", "ShiftLock", "RMA-RW", "Zipf. RI", 1 - 0.492, 1 - 0.492),
-	OWN("SHIFT-07", "goodput", "ShiftLock", "CAS", "Unif. RI", 16.5 / 17.5, 16.5 / 17.5),
-	OWN("SHIFT-07", "goodput", "ShiftLock", "DSLR", "Unif. RI", 16.5 / 17.4, 16.5 / 17.3),
-	OWN("SHIFT-07", "goodput", "ShiftLock", "MCS", "Unif. RI", 16.5 / 11.1, 16.5 / 11.0),
-	OWN("SHIFT-07", "goodput", "ShiftLock", "DrTM", "Unif. RI", 16.5 / 17.6, 16.5 / 17.5),
-	OWN("SHIFT-07", "goodput", "ShiftLock", "RMA-RW", "Unif. RI", 16.5 / 15.9, 16.5 / 15.7),
-	OWN("SHIFT-07", "goodput", "ShiftLock", "RPC", "Unif. RI", 16.5 / 5.9, 16.5 / 5.7),
-	OWN("SHIFT-08", "p99", "DrTM", "ShiftLock", "Unif. WI", 1.85, 1.85),
-	OWN("SHIFT-08", "p99", "RMA-RW", "ShiftLock", "Unif. WI", 4.26, 4.26),
-	OWN("SHIFT-08", "p99", "DrTM", "ShiftLock", "Unif. RI", 1.85, 1.85),
-	OWN("SHIFT-08", "p99", "RMA-RW", "ShiftLock", "Unif. RI", 3.33, 3.33),
-	OWN("SHIFT-08", "p99", "DrTM", "ShiftLock", "Unif. RO", 1.98, 1.98),
-	OWN("SHIFT-08", "p99", "RMA-RW", "ShiftLock", "Unif. RO", 0.98, 0.98),
-	OWN("SHIFT-09", "goodput", "ShiftLock", "DSLR", "Zipf. RO", 14.7 / 15.2, 14.7 / 15.0),
-	OWN("SHIFT-09", "goodput", "ShiftLock", "RMA-RW", "Zipf. RO", 14.7 / 14.8, 14.7 / 14.6),
-	OWN("SHIFT-09", "goodput", "ShiftLock", "CAS", "Zipf. RO", 14.7 / 4.7, 14.7 / 4.6),
-	OWN("SHIFT-09", "goodput", "ShiftLock", "MCS", "Zipf. RO", 14.7 / 4.0, 14.7 / 3.8),
+	VB_RATIO("SHIFT-06", "p99", "ShiftLock", "MCS", "Zipf. WI", 1 - 0.135, 1 - 0.135),
+	VB_RATIO("SHIFT-06", "p99", "ShiftLock", "RMA-RW", "Zipf. WI", 1 - 0.215, 1 - 0.215),
+	VB_RATIO("SHIFT-06", "p99", "ShiftLock", "MCS", "Zipf. RI", 1 - 0.95, 1 - 0.95),
+	VB_RATIO("SHIFT-06", "p99", "ShiftLock", "RMA-RW", "Zipf. RI", 1 - 0.492, 1 - 0.492),
+	VB_RATIO("SHIFT-07", "goodput", "ShiftLock", "CAS", "Unif. RI", 16.5 / 17.5, 16.5 / 17.5),
+	VB_RATIO("SHIFT-07", "goodput", "ShiftLock", "DSLR", "Unif. RI", 16.5 / 17.4, 16.5 / 17.3),
+	VB_RATIO("SHIFT-07", "goodput", "ShiftLock", "MCS", "Unif. RI", 16.5 / 11.1, 16.5 / 11.0),
+	VB_RATIO("SHIFT-07", "goodput", "ShiftLock", "DrTM", "Unif. RI", 16.5 / 17.6, 16.5 / 17.5),
+	VB_RATIO("SHIFT-07", "goodput", "ShiftLock", "RMA-RW", "Unif. RI", 16.5 / 15.9,
+		 16.5 / 15.7),
+	VB_RATIO("SHIFT-07", "goodput", "ShiftLock", "RPC", "Unif. RI", 16.5 / 5.9, 16.5 / 5.7),
+	VB_RATIO("SHIFT-08", "p99", "DrTM", "ShiftLock", "Unif. WI", 1.85, 1.85),
+	VB_RATIO("SHIFT-08", "p99", "RMA-RW", "ShiftLock", "Unif. WI", 4.26, 4.26),
+	VB_RATIO("SHIFT-08", "p99", "DrTM", "ShiftLock", "Unif. RI", 1.85, 1.85),
+	VB_RATIO("SHIFT-08", "p99", "RMA-RW", "ShiftLock", "Unif. RI", 3.33, 3.33),
+	VB_RATIO("SHIFT-08", "p99", "DrTM", "ShiftLock", "Unif. RO", 1.98, 1.98),
+	VB_RATIO("SHIFT-08", "p99", "RMA-RW", "ShiftLock", "Unif. RO", 0.98, 0.98),
+	VB_RATIO("SHIFT-09", "goodput", "ShiftLock", "DSLR", "Zipf. RO", 14.7 / 15.2, 14.7 / 15.0),
+	VB_RATIO("SHIFT-09", "goodput", "ShiftLock", "RMA-RW", "Zipf. RO", 14.7 / 14.8,
+		 14.7 / 14.6),
+	VB_RATIO("SHIFT-09", "goodput", "ShiftLock", "CAS", "Zipf. RO", 14.7 / 4.7, 14.7 / 4.6),
+	VB_RATIO("SHIFT-09", "goodput", "ShiftLock", "MCS", "Zipf. RO", 14.7 / 4.0, 14.7 / 3.8),
 };
 
 /* What cx5-card's numbers were set by (doc/model.md) and what they decide. */

@@ -46,3 +46,39 @@ int vb_bench_servers_open(const char *servers, const char *key, const char *more
 		return vb_fail(-EINVAL, "--servers, --key and --fabric-options are too long");
 	return vb_fabric_open(&p, out);
 }
+
+struct search {
+	enum vb_named_kind kind;
+	const char *name;
+	bool found;
+	char others[256];
+};
+
+static int look(void *user, const struct vb_named *named)
+{
+	struct search *s = user;
+	const size_t used = strlen(s->others);
+
+	if (named->kind != s->kind)
+		return 0;
+	if (strcmp(named->name, s->name) == 0)
+		s->found = true;
+	snprintf(s->others + used, sizeof(s->others) - used, "%s%s", used > 0 ? ", " : "",
+		 named->name);
+	return s->found;
+}
+
+int vb_bench_servers_have(struct vb_fabric *f, const char *servers, enum vb_named_kind kind,
+			  const char *what, const char *name)
+{
+	struct search s = {.kind = kind, .name = name};
+	int err = vb_fabric_each(f, 0, look, &s);
+
+	if (s.found)
+		return 0;
+	if (err < 0)
+		return vb_fail(err, "the first server of %s does not say which %ss there are: %s",
+			       servers, what, vb_strerror(err));
+	return vb_fail(-ENOENT, "the servers of %s have no %s '%s'; %s%s", servers, what, name,
+		       s.others[0] != '\0' ? "they have " : "they have none", s.others);
+}

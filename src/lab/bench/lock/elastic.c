@@ -110,43 +110,6 @@ int vb_bench_elastic_plan_nodes(struct vb_bench_plan *p)
 
 /* ---- in a worker ---- */
 
-struct search {
-	const char *name;
-	bool found;
-	char others[256];
-};
-
-static int look(void *user, const struct vb_named *named)
-{
-	struct search *s = user;
-	size_t used = strlen(s->others);
-
-	if (named->kind != VB_NAMED_LOCKS)
-		return 0;
-	if (strcmp(named->name, s->name) == 0)
-		s->found = true;
-	snprintf(s->others + used, sizeof(s->others) - used, "%s%s", used > 0 ? ", " : "",
-		 named->name);
-	return s->found;
-}
-
-/* Who opens a space that is not there makes it, of no use to anybody. */
-static int must_be_there(const struct vb_bench_lock_run *u)
-{
-	struct search s = {.name = u->plan->space_name};
-	int err = vb_fabric_each(u->run.fabric, 0, look, &s);
-
-	if (s.found)
-		return 0;
-	if (err < 0)
-		return vb_fail(
-			err, "the first server of %s does not say which lock spaces there are: %s",
-			u->plan->o.elastic, vb_strerror(err));
-	return vb_fail(-ENOENT, "the servers of %s have no lock space '%s'; %s%s",
-		       u->plan->o.elastic, s.name,
-		       s.others[0] != '\0' ? "they have " : "they have none", s.others);
-}
-
 static void await_first(const struct vb_bench_learnt *learnt)
 {
 	struct timespec nap = {.tv_nsec = 1000000};
@@ -165,7 +128,8 @@ int vb_bench_elastic_open(struct vb_bench_lock_run *u, unsigned worker)
 		await_first(u->learnt);
 	err = vb_bench_servers_open(o->elastic, o->key, o->fabric_options, &u->run.fabric);
 	if (err == 0)
-		err = must_be_there(u);
+		err = vb_bench_servers_have(u->run.fabric, o->elastic, VB_NAMED_LOCKS, "lock space",
+					    u->plan->space_name);
 	if (err == 0)
 		o->nodes = u->run.fabric->nodes;
 	return err;

@@ -51,38 +51,6 @@ struct vb_tbench_learnt {
 
 /* ---- a client ---- */
 
-struct search {
-	const char *name;
-	bool found;
-	char others[256];
-};
-
-static int look_for(void *user, const struct vb_named *named)
-{
-	struct search *s = user;
-	const size_t used = strlen(s->others);
-
-	if (named->kind != VB_NAMED_DB)
-		return 0;
-	if (strcmp(named->name, s->name) == 0)
-		s->found = true;
-	snprintf(s->others + used, sizeof(s->others) - used, "%s%s", used > 0 ? ", " : "",
-		 named->name);
-	return s->found;
-}
-
-/* Sooner than its open would find out. */
-static int must_be_there(const struct vb_tbench_run *u)
-{
-	struct search s = {.name = u->plan->served->name};
-	int err = vb_fabric_each(u->run.fabric, 0, look_for, &s);
-
-	if (s.found || err < 0)
-		return err < 0 ? err : 0;
-	return vb_fail(-ENOENT, "the servers of %s have no database '%s'; %s%s", u->plan->o.elastic,
-		       s.name, s.others[0] != '\0' ? "they have " : "they have none", s.others);
-}
-
 int vb_tbench_elastic_join(struct vb_tbench_run *u)
 {
 	struct vb_tbench_plan *plan = u->plan;
@@ -91,7 +59,8 @@ int vb_tbench_elastic_join(struct vb_tbench_run *u)
 					&u->run.fabric);
 
 	if (err == 0)
-		err = must_be_there(u);
+		err = vb_bench_servers_have(u->run.fabric, plan->o.elastic, VB_NAMED_DB, "database",
+					    plan->served->name);
 	/* Only who looks first does not know how many nodes there are. */
 	if (err == 0 && u->load.ops == NULL)
 		err = vb_load_init(&u->load, plan->load, plan->load_options, u->run.fabric->nodes,
