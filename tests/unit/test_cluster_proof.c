@@ -423,6 +423,7 @@ static void test_records(void **state)
 {
 	struct flight f;
 	char said[1024];
+	bool was_all;
 
 	for (unsigned at = 0; at < CL_HEADER + CL_NOTICE_SIZE + VB_SEAL_MORE; at++) {
 		take_off(&f);
@@ -442,7 +443,9 @@ static void test_records(void **state)
 		assert_int_equal(heard(), '-');
 		go_on(&f);
 		vb_log_capture_end();
-		assert_int_equal(heard(), '-');
+		/* What comes in its place may by chance be what was cut: one last byte in 256. */
+		was_all = memcmp(f.at[0] + at, f.at[1], f.n[0] - at) == 0;
+		assert_int_equal(heard(), was_all ? 'a' : '-');
 		ends(said);
 		end();
 	}
