@@ -145,7 +145,7 @@ void conn_put(struct cluster_conn *k, size_t n)
 void conn_seal(struct cluster_conn *k, struct vb_seal *seal)
 {
 	k->seal = seal;
-	if (!vb_buf_add(&k->out, k->tx + k->tx_at, k->tx_len - k->tx_at))
+	if (k->tx_at < k->tx_len && !vb_buf_add(&k->out, k->tx + k->tx_at, k->tx_len - k->tx_at))
 		conn_starve(k, "there is no memory left for what it is sent");
 	k->tx_at = k->tx_len = 0;
 }
