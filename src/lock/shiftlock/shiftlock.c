@@ -6,7 +6,9 @@
  *   acquire   exclusive 1 masked CAS (128), shared 1 masked FAA (128); contended: a writer sends 1
  *             message and waits locally for one, a reader polls with READs, a writer behind readers
  *             polls, too
- *   release   1 masked CAS or FAA (128); with a successor + 1 message
+ *   release   1 masked CAS or FAA (128); a writer with a successor 1 message instead, and the CAS
+ *             before it at a change of epoch, when RelCnt has stood still for half a lease, and with
+ *             handover=guarded always
  *   try       1 masked CAS (exclusive), 1 READ + 1 masked CAS (shared)
  *
  *   Promises  shared and exclusive; writers are FIFO, of later ones at most 15 (max_writers less 1)
@@ -23,7 +25,8 @@
  * Departs from the paper (why, with the interleavings: doc/locks/shiftlock.md):
  *
  *   1. messages carry the generation (upper bits of RelCnt) and the epoch in force;
- *   2. a writer's release is always a masked CAS that compares RelCnt, and the handover follows it;
+ *   2. a writer's release that counts is a masked CAS that compares RelCnt, and a handover follows it;
+ *      most handovers are not counted, but with a later release, which counts for all before it;
  *   3. a reader's release is an FAA while its grant is valid, and a CAS loop afterwards;
  *   4. the server resets a lock only if RelCnt is still what the client saw standing still;
  *   5. the generation has 16 bits, the paper's one;
@@ -42,7 +45,7 @@
 const struct vb_opt sl_option_table[] = {
 	VB_OPT_SIZE(struct sl_options, max_writers, "max_writers", "16", 1, UINT32_MAX,
 		    "consecutive writers before the readers get their turn (ShiftLock's N)"),
-	VB_OPT_CHOICE(struct sl_options, handover, "handover", SL_HANDOVERS, "guarded",
+	VB_OPT_CHOICE(struct sl_options, handover, "handover", SL_HANDOVERS, "relayed",
 		      "whether a writer's release is counted before the successor is told, or, as "
 		      "long as the count has not stood still for half a lease, with a later one"),
 	VB_OPT_END};
