@@ -25,7 +25,7 @@ const struct vb_command vb_command_serve = {
 		   "are named",
 	.about =
 		"Runs in the foreground until SIGINT, SIGTERM or SIGHUP, which end it with status "
-		"0. Each "
+		"0; under nohup SIGHUP does not. Each "
 		"server of the cluster is such a process; all have the same --servers, --key, "
 		"--nodes, --node-bytes and --settle, and name the same lock spaces and "
 		"databases. Clients are "

@@ -44,7 +44,7 @@ const struct vb_command *const vb_commands[] = {
  * reports what it has.  A second one of SIGINT or SIGTERM means it, and kills; but one that comes at once is
  * the first once more: timeout(1) tells its child, and then all of its group.  SIGPIPE (the reader of our
  * output has left) and SIGHUP end a run in the same orderly way, because dying of them would leave shared
- * memory behind.
+ * memory behind; but a SIGHUP that was ignored when we began, as nohup(1) has it, stays so.
  */
 #define SAME_SIGNAL_NS 500000000ull
 
@@ -79,11 +79,13 @@ static void on_look(int sig)
 static void catch_signals(void)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
-	struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+	struct sigaction a = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
 
 	sigemptyset(&a.sa_mask);
 	for (size_t i = 0; i < VB_ARRAY_SIZE(signals); i++)
-		sigaction(signals[i], &a, NULL);
+		if (signals[i] != SIGHUP || sigaction(SIGHUP, NULL, &before) != 0 ||
+		    before.sa_handler != SIG_IGN)
+			sigaction(signals[i], &a, NULL);
 	a.sa_handler = on_look;
 	sigaction(SIGUSR1, &a, NULL);
 }

@@ -116,7 +116,7 @@ gone() { # a zombie has ended
 	[ "$(awk '{ print $3 }' "/proc/$pid/stat" 2>/dev/null)" = Z ] || ! kill -0 $pid 2>/dev/null
 }
 
-VERBENA_LOG=$loud "$verbena" bench lock --lock cas --fabric ucx --procs 2 --warmup 1ms --duration 60s \
+VERBENA_LOG=$loud env --default-signal=HUP "$verbena" bench lock --lock cas --fabric ucx --procs 2 --warmup 1ms --duration 60s \
 	--fabric-options bound=500ms --lease 2s --json "$work/hup.json" >"$work/out" 2>"$work/err" </dev/null &
 pid=$!
 until_true 'it measures' measures
