@@ -28,6 +28,8 @@ refused 'an unknown figure' 2 '99 lists' reproduce dslr --figure 99 --out "$work
 refused 'a figure of no paper' 2 '--figure 8 which' reproduce --figure 8
 touch "$work/file"
 refused 'a folder that cannot be made' 2 "$work/file/in" reproduce dslr/sec4.5 --out "$work/file/in"
+# Whose name is known comes as far as that.
+refused 'the same, of a paper by its long name' 2 "$work/file/in" reproduce locks-of-thousands-of-cores --out "$work/file/in"
 
 # ---- runs ----
 

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
+#include "fabric/sim/sim.h"
 #include "lab/reproduce/reproduce.h"
 
 /* Invented results.  With one seed; with five, of which these are the least and the largest. */
@@ -797,7 +799,8 @@ static const struct vb_repro_note *note_of(const struct vb_experiment *e, const 
 static void variant_is_sound(const struct vb_experiment *e, const struct vb_repro_variant *v)
 {
 	for (const struct vb_repro_value *o = v->values; o != NULL && o->label != NULL; o++)
-		assert_true(vb_repro_is_label(e, o->label) || e->artifact == v);
+		assert_true(vb_repro_is_label(e, o->label) ||
+			    (e->artifact != NULL && e->artifact->values == v->values));
 	for (unsigned i = 0; i < vb_paper_claim_count && v->claims != NULL; i++) {
 		const char *at = strstr(v->claims, vb_paper_claims[i].id);
 		size_t len = strlen(vb_paper_claims[i].id);
@@ -879,6 +882,42 @@ static void rows_of_atomics_are_by_construction(void **state)
 		}
 	assert_int_equal(rows, 22);
 	assert_true(given > 0 && given < rows / 2);
+}
+
+static bool is_in_a_note(const struct vb_repro_note *n, const char *param)
+{
+	for (; n != NULL && n->claim != NULL; n++)
+		if (n->by_construction != NULL && strstr(n->by_construction, param) != NULL)
+			return true;
+	return false;
+}
+
+/* What a number that was calibrated decides has a note that names it. */
+static void calibrated_numbers_are_in_notes(void **state)
+{
+	static const char *const profiles[] = {"cx5", "cx5-card"};
+	unsigned calibrated = 0;
+
+	(void)state;
+	for (unsigned p = 0; p < VB_ARRAY_SIZE(profiles); p++)
+		for (unsigned i = 0; i < vb_sim_param_count; i++) {
+			const char *name = vb_sim_params[i].name;
+			const struct vb_sim_source *source =
+				vb_sim_source_of(vb_sim_profile_find(profiles[p]), name);
+			const struct vb_experiment *e;
+			bool noted = false;
+
+			/* Of an effect that the profile lacks there is none. */
+			if (source == NULL || source->ground != VB_SIM_CALIBRATED)
+				continue;
+			calibrated++;
+			for (unsigned k = 0; (e = vb_repro_experiment(k)) != NULL; k++)
+				noted |= is_in_a_note(e->notes, name) ||
+					 is_in_a_note(e->artifact_notes, name);
+			if (!noted)
+				fail_msg("%s of %s is in no note", name, profiles[p]);
+		}
+	assert_true(calibrated >= 5);
 }
 
 static unsigned experiments_of(const char *claim)
@@ -974,6 +1013,7 @@ int main(void)
 		cmocka_unit_test(columns_are_judged_each_by_itself),
 		cmocka_unit_test(a_column_may_be_missing),
 		cmocka_unit_test(rows_of_atomics_are_by_construction),
+		cmocka_unit_test(calibrated_numbers_are_in_notes),
 		cmocka_unit_test(tables_name_what_there_is),
 		cmocka_unit_test(every_claim_on_locks_has_its_experiment),
 		cmocka_unit_test(options_are_canonical),

@@ -76,6 +76,8 @@ static bool is_figure(const struct vb_experiment *e, const char *figure)
 	return false;
 }
 
+#define ETH_LONG "locks-of-thousands-of-cores"
+
 static bool is_named(const struct vb_experiment *e, const char *word)
 {
 	const char *slash = strchr(word, '/');
@@ -83,6 +85,10 @@ static bool is_named(const struct vb_experiment *e, const char *word)
 
 	if (strcmp(word, "all") == 0)
 		return true;
+	if (paper == strlen(ETH_LONG) && strncmp(word, ETH_LONG, paper) == 0) {
+		word = "eth";
+		paper = strlen(word);
+	}
 	if (strncmp(e->name, word, paper) != 0 || e->name[paper] != '/')
 		return false;
 	return slash == NULL || is_figure(e, slash + 1);

@@ -152,6 +152,71 @@ static const struct vb_repro_variant trace_artifact = {
 	.about = ARTIFACT_LACKS,
 };
 
+/*
+ * Experiments on a cause: the artifact's column without one thing.  Where the artifact's column is what
+ * agrees, what takes that away is the cause.
+ */
+#define WITHOUT(what)       CARD " fabric-options=without=" what
+#define AS_ARTIFACT_WITHOUT "the artifact's column without "
+
+static const struct vb_repro_variant retrying_switches[] = {
+	{
+		.name = AS_ARTIFACT_WITHOUT "its moving cap",
+		.options = CARD,
+		.about = "whether it is the time of an atomic or the cap",
+	},
+	{.name = NULL},
+};
+
+static const struct vb_repro_variant micro_switches[] = {
+	{
+		.name = AS_ARTIFACT_WITHOUT "the cost of messages",
+		.options = WITHOUT("messages"),
+		.values = as_artifact,
+		.about = "whether MCS and RMA-RW are slowed by what their messages cost",
+		.claims = "SHIFT-03 SHIFT-04",
+	},
+	{.name = NULL},
+};
+
+static const struct vb_repro_variant trace_switches[] = {
+	{
+		.name = AS_ARTIFACT_WITHOUT "its data",
+		.options = CARD,
+		.values = as_trace_artifact,
+		.about = "whether it is the READs and WRITEs of 64 bytes",
+		.claims = "SHIFT-16 SHIFT-17",
+	},
+	{.name = NULL},
+};
+
+static const struct vb_repro_value guarded_unbounded[] = {
+	{"ShiftLock", "lock-options=handover=guarded,max_writers=4g"},
+	{NULL, NULL},
+};
+static const struct vb_repro_variant breakdown_switches[] = {
+	{
+		.name = AS_ARTIFACT_WITHOUT "its handover",
+		.options = CARD,
+		.values = guarded_unbounded,
+		.about = "how much of the waits is an atomic that is awaited before the message",
+		.claims = "SHIFT-21-WI80 SHIFT-21-WI240",
+	},
+	{.name = NULL},
+};
+
+static const struct vb_repro_variant compared_switches[] = {
+	{
+		.name = AS_ARTIFACT_WITHOUT "order among atomics",
+		.options = WITHOUT("in-order"),
+		.values = as_timed_artifact,
+		.about = "whether all CAS are as slow as those of the hot word because they wait "
+			 "behind them",
+		.claims = "SHIFT-22-WICAS-NB",
+	},
+	{.name = NULL},
+};
+
 /* ---- section 2.3 ---- */
 
 static const struct vb_repro_check retrying_checks[] = {
@@ -255,7 +320,13 @@ static const struct vb_repro_note compared_artifact_notes[] = {
 	{NULL, NULL, NULL},
 };
 
+#define HANDED                                                                                     \
+	"hear_ns of cx5-card was set by MCS's goodput, and word_ns decides how fast readers pass " \
+	"the hottest lock"
+
 static const struct vb_repro_note micro_artifact_notes[] = {
+	{"SHIFT-03", HANDED, NULL},
+	{"SHIFT-09", HANDED "; what is alike is what atomics_unit_ns lets pass", NULL},
 	{"SHIFT-07",
 	 "atomics_unit_ns of cx5-card was set by the goodput of CAS and ShiftLock under uniform "
 	 "locks",
@@ -540,6 +611,7 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		VB_CHECKS(retrying_checks),
 		.artifact = &artifact,
 		.artifact_notes = retrying_artifact_notes,
+		.switches = retrying_switches,
 		.seconds = 2,
 	},
 	{
@@ -561,6 +633,7 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		.artifact = &artifact,
 		VB_OWN_CHECKS(own_micro_checks),
 		.artifact_notes = micro_artifact_notes,
+		.switches = micro_switches,
 		.seconds = 120,
 	},
 	{
@@ -620,6 +693,7 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		VB_CHECKS(trace_checks),
 		.artifact = &trace_artifact,
 		VB_OWN_CHECKS(own_trace_checks),
+		.switches = trace_switches,
 		.seconds = 60,
 	},
 	{
@@ -636,6 +710,7 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		.notes = breakdown_notes,
 		.artifact = &timed_artifact,
 		VB_OWN_CHECKS(own_breakdown_checks),
+		.switches = breakdown_switches,
 		.seconds = 20,
 	},
 	{
@@ -651,6 +726,7 @@ const struct vb_experiment vb_repro_shiftlock[] = {
 		.artifact = &timed_artifact,
 		VB_OWN_CHECKS(own_compared_checks),
 		.artifact_notes = compared_artifact_notes,
+		.switches = compared_switches,
 		.seconds = 20,
 	},
 	{
