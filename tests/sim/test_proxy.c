@@ -299,6 +299,128 @@ static void test_close_in_two_leases(void **state)
 	}
 }
 
+/* ---- a closed client's place, when its space closes, too ---- */
+
+/* As in ghost.c. */
+#define SPACE_LEASES 64u
+#define SAY_NS       10000000000ull
+
+struct ghost_test {
+	struct vb_fabric *f;
+	struct vb_lock_space *theirs, *mine; /* two views of one space: who holds keeps his open */
+	struct vb_lock_client *holder;
+	struct vb_grant g;
+	uint64_t hold_ns;
+	int err;
+	unsigned waits_lines, left_lines; /* what closing it said */
+};
+
+static void holds(void *arg)
+{
+	struct ghost_test *t = arg;
+
+	t->err = vb_ep_sleep(t->holder->ep, t->hold_ns);
+	if (t->err == 0)
+		t->err = vb_lock_release(t->holder, &t->g);
+}
+
+/* One holds the lock for hold_ns; another gives up in its queue and closes its client. */
+static void give_up_and_close(struct ghost_test *t, const char *lock, uint64_t hold_ns)
+{
+	const struct vb_lock_space_params p = {.lock = lock, .locks = LOCKS, .lease_ns = LEASE_NS};
+	struct vb_lock_client *me;
+	struct vb_grant g;
+
+	*t = (struct ghost_test){.f = cluster("profile=cx5", 2, 1), .hold_ns = hold_ns};
+	assert_int_equal(vb_lock_space_open(t->f, &p, &t->theirs), 0);
+	assert_int_equal(vb_lock_space_open(t->f, &p, &t->mine), 0);
+	assert_int_equal(vb_lock_client_open(t->theirs, 0, &t->holder), 0);
+	assert_int_equal(vb_lock_client_open(t->mine, 1, &me), 0);
+	assert_int_equal(vb_lock_acquire(t->holder, 0, VB_EXCLUSIVE, VB_FOREVER_NS, &t->g), 0);
+	assert_int_equal(vb_lock_acquire(me, 0, VB_EXCLUSIVE, PATIENCE, &g), -ETIMEDOUT);
+	vb_lock_client_close(me);
+	spawn(holds, t);
+}
+
+static void count_line(void *user, const struct vb_log_message *message)
+{
+	struct ghost_test *t = user;
+
+	t->waits_lines += strstr(message->text, "a closing lock space waits") != NULL;
+	t->left_lines += strstr(message->text, "of lock 0 is left behind") != NULL;
+}
+
+/* Closes their space; how long that takes. */
+static uint64_t close_mine(struct ghost_test *t)
+{
+	uint64_t from = now();
+
+	assert_int_equal(vb_log_set(count_line, t), 0);
+	assert_int_equal(vb_lock_space_close(t->mine), 0);
+	assert_int_equal(vb_log_set(NULL, NULL), 0);
+	return now() - from;
+}
+
+static void end_ghost_test(struct ghost_test *t)
+{
+	run_all();
+	vb_lock_client_close(t->holder);
+	assert_int_equal(vb_lock_space_close(t->theirs), 0);
+	assert_int_equal(vb_fabric_close(t->f), 0);
+	vb_sched_destroy(vb_sched_self());
+}
+
+static const char *const mortal[] = {"mcs", "ncosed", "rma-rw"};
+
+/* In virtual time: as long as the lock is held, and 64 leases at most. */
+static void test_space_waits_64_leases(void **state)
+{
+	static const unsigned holds_for[] = {3, SPACE_LEASES - 1, SPACE_LEASES + 1, 1000};
+
+	(void)state;
+	for (unsigned i = 0; i < 3 * VB_ARRAY_SIZE(holds_for); i++) {
+		unsigned leases = holds_for[i / 3];
+		bool left = leases > SPACE_LEASES;
+		struct ghost_test t;
+		uint64_t waited;
+
+		give_up_and_close(&t, mortal[i % 3], leases * LEASE_NS);
+		waited = close_mine(&t);
+		if (left)
+			leases = SPACE_LEASES;
+		assert_in_range(waited, leases * LEASE_NS, leases * LEASE_NS + LEASE_NS / 2);
+		assert_int_equal(t.left_lines, left);
+		assert_int_equal(t.waits_lines, 0);
+		end_ghost_test(&t);
+		/* Who was not waited for has left the queue of some protocols broken. */
+		if (!left)
+			assert_int_equal(t.err, 0);
+	}
+}
+
+/* In real time, which the simulator's stands for here: as long as it is held, and it is said. */
+static void test_space_says_that_it_waits(void **state)
+{
+	static const unsigned says[] = {0, 1, 3};
+
+	(void)state;
+	for (unsigned i = 0; i < 9; i++) {
+		unsigned lines = says[i / 3];
+		struct ghost_test t;
+		uint64_t waited;
+
+		give_up_and_close(&t, mortal[i % 3], lines * SAY_NS + SAY_NS / 2);
+		t.f->caps.flags &= ~VB_CAP_VIRTUAL;
+		waited = close_mine(&t);
+		t.f->caps.flags |= VB_CAP_VIRTUAL;
+		assert_in_range(waited, t.hold_ns, t.hold_ns + SAY_NS / 100);
+		assert_int_equal(t.waits_lines, lines);
+		assert_int_equal(t.left_lines, 0);
+		end_ghost_test(&t);
+		assert_int_equal(t.err, 0);
+	}
+}
+
 /* ---- no memory for a proxy ---- */
 
 /* As long as it lasts no stack can be mapped. */
@@ -385,6 +507,8 @@ int main(void)
 		cmocka_unit_test(test_shiftlock),
 		cmocka_unit_test(test_left_behind),
 		cmocka_unit_test(test_close_in_two_leases),
+		cmocka_unit_test(test_space_waits_64_leases),
+		cmocka_unit_test(test_space_says_that_it_waits),
 		cmocka_unit_test(test_no_memory),
 	};
 
