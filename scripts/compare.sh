@@ -11,7 +11,7 @@
 #
 #   --rounds N       rounds (9); each runs both, and who goes first alternates
 #   --duration TIME  what each lock, or protocol, runs in a round (200ms)
-#   --only WORDS     some of shm,tcp,bare,txn,sim (all)
+#   --only WORDS     some of shm,tcp,ucx,bare,txn,sim (all)
 #   --build DIR      build there and keep it: the next call finds it done
 #   --keep FILE      keep what was measured: "figure<tab>round<tab>rev|head<tab>value" a line
 #   --judge FILE     measure nothing: judge such a file
@@ -19,7 +19,10 @@
 # The noise of a figure is the distance from the median of its ratios up to the one below which the
 # true median lies for certain but for 1 in 100: of 9 ratios the greatest but one does not do, of 11 it
 # does.  Fewer than 7 rounds show ratios and judge nothing.  A build takes 1 to 3 minutes on 2 idle
-# cores, less with ccache; a round a minute, or two on a busy machine.
+# cores, less with ccache; a round a minute and a half, or three on a busy machine.
+#
+# tcp is the library's own transport, ucx the same network by UCX.  Each side runs the locks and
+# fabrics that its own `list` has; a run that fails is said the first time.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
@@ -28,7 +31,7 @@ usage() {
 	exit 2
 }
 
-rounds=9 duration=200ms only=shm,tcp,bare,txn,sim build='' keep='' judge='' words=()
+rounds=9 duration=200ms only=shm,tcp,ucx,bare,txn,sim build='' keep='' judge='' words=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	--rounds | --duration | --only | --build | --keep | --judge)
@@ -159,30 +162,55 @@ build_of "$rev" rev && build_of "$head" head || exit 2
 
 # ---- measuring ----
 
-# Some of several words.
-wanted() {
-	case ",$only," in *",$1,"*) return 0 ;; *) return 1 ;; esac
+is_one_of() { # WORD WORDS
+	case ",$2," in *",$1,"*) return 0 ;; *) return 1 ;; esac
 }
 
-# Runs both, one after the other; each figure of their JSON, by the jq program, to the list.  A run that
-# fails is said and has no figures.
-figures() { # PREFIX PROGRAM ARG...
-	local prefix=$1 program=$2 sides='rev head' side commit status
-	shift 2
-	[ $((round % 2)) = 1 ] || sides='head rev'
-	for side in $sides; do
-		if [ "$side" = rev ]; then commit=$rev; else commit=$head; fi
-		timeout 300 "$top/${commit:0:12}/verbena" "$@" --json "$work/json" >"$work/out" 2>&1
-		status=$?
-		[ $status = 0 ] || echo "compare: round $round, $side: 'verbena $*' ends with $status:" \
+wanted() { # WORD
+	is_one_of "$1" "$only"
+}
+
+# Who goes first.
+sides() {
+	[ $((round % 2)) = 1 ] && echo rev head || echo head rev
+}
+
+verbena_of() { # SIDE
+	local commit=$head
+
+	[ "$1" = head ] || commit=$rev
+	echo "$top/${commit:0:12}/verbena"
+}
+
+# Runs one side; each figure of its JSON, by the jq program, to the list.
+declare -A told=()
+failed=0
+figures_of() { # SIDE PREFIX PROGRAM ARG...
+	local side=$1 prefix=$2 program=$3 status
+	shift 3
+	timeout 300 "$(verbena_of "$side")" "$@" --json "$work/json" >"$work/out" 2>&1
+	status=$?
+	if [ $status != 0 ]; then
+		failed=$((failed + 1))
+		[ -n "${told[$side $*]-}" ] || echo "compare: round $round, $side: 'verbena $*' ends with $status:" \
 			"$(tail -1 "$work/out")" >&2
-		[ -s "$work/json" ] && jq -r --arg p "$prefix" --arg r "$round" --arg s "$side" \
-			"$program"' | [$p + .[0], $r, $s, .[1]] | @tsv' "$work/json" >>"$list" 2>/dev/null
-		rm -f "$work/json"
+		told[$side $*]=yes
+	fi
+	[ -s "$work/json" ] && jq -r --arg p "$prefix" --arg r "$round" --arg s "$side" \
+		"$program"' | [$p + .[0], $r, $s, .[1]] | @tsv' "$work/json" >>"$list" 2>/dev/null
+	rm -f "$work/json"
+}
+
+# Runs both, one after the other.
+figures() { # PREFIX PROGRAM ARG...
+	local side
+
+	for side in $(sides); do
+		figures_of "$side" "$@"
 	done
 }
 
-locks=cas,cas-backoff,retry-on-fail,drtm,mcs,ncosed,rma-rw,dslr,dslr-update,shiftlock,rpc,table
+locks=cas,cas-backoff,retry-on-fail,drtm,mcs,ncosed,rma-rw,dslr,dslr-update,shiftlock,rpc,traditional,table
 goodput='.runs[] | select(.goodput_ops_s > 0) | [.lock, .goodput_ops_s]'
 commits='.runs[] | select(.goodput_txn_s > 0) | ["\(.cc)\(if .hybrid | test("1") then " rpc" else "" end)", .goodput_txn_s]'
 # What takes so long is slower the longer it takes.
@@ -190,20 +218,52 @@ bare='[.runs[] | select(.unit == "ns" and .value > 0)] | unique_by(.section, .na
 	["\(.section): \(.name)", 1 / .value]'
 rates='[.runs[] | select(.unit != "ns" and (.unit | test("/s")) and .value > 0)] | unique_by(.section, .name)[] |
 	["\(.section): \(.name)", .value]'
-bench="bench lock --lock $locks --duration $duration --read-ratio 0 --lease 2s"
-tcp="--fabric ucx --fabric-options bound=500ms --procs 2 --clients 8"
+
+# Of these locks, and of the fabrics that are wanted, those that a side has on this machine: one that it does
+# not know would take the figures of all others with it.
+declare -A has_locks=() has_fabrics=()
+look_what_it_has() { # SIDE REV|HEAD
+	local word lacks=''
+
+	if ! "$(verbena_of "$1")" list --json >"$work/has" 2>"$work/out"; then
+		echo "compare: $2: 'verbena list' fails: $(tail -1 "$work/out")" >&2
+		exit 2
+	fi
+	has_fabrics[$1]=$(jq -r '[.fabrics[] | select(.absent == null).name] | join(",")' "$work/has")
+	has_locks[$1]=$(jq -r --arg all "$locks" '[.locks[].name] as $has |
+		[$all | split(",")[] | select(IN($has[]))] | join(",")' "$work/has")
+	for word in shm tcp ucx; do
+		! wanted $word || is_one_of $word "${has_fabrics[$1]}" || lacks+=", fabric $word"
+	done
+	for word in ${locks//,/ }; do
+		is_one_of "$word" "${has_locks[$1]}" || lacks+=", lock $word"
+	done
+	[ -z "$lacks" ] || echo "compare: not in $2: ${lacks#, }"
+}
+
+lock_figures() { # PREFIX FABRIC ARG...
+	local prefix=$1 fabric=$2 side
+	shift 2
+	for side in $(sides); do
+		if is_one_of "$fabric" "${has_fabrics[$side]}"; then
+			figures_of "$side" "$prefix" "$goodput" bench lock --fabric "$fabric" --lock "${has_locks[$side]}" \
+				--duration "$duration" --read-ratio 0 --lease 2s --procs 2 "$@"
+		fi
+	done
+}
 
 one_round() {
-	# shellcheck disable=SC2086
+	local net
+
 	if wanted shm; then
-		figures 'shm hot: ' "$goodput" $bench --procs 2 --clients 2 --locks 1
-		figures 'shm free: ' "$goodput" $bench --procs 2 --clients 2 --locks 100k --dist uniform
+		lock_figures 'shm hot: ' shm --clients 2 --locks 1
+		lock_figures 'shm free: ' shm --clients 2 --locks 100k --dist uniform
 	fi
-	# shellcheck disable=SC2086
-	if wanted tcp; then
-		figures 'tcp hot: ' "$goodput" $bench $tcp --locks 1
-		figures 'tcp free: ' "$goodput" $bench $tcp --locks 100k --dist uniform
-	fi
+	for net in tcp ucx; do
+		wanted $net || continue
+		lock_figures "$net hot: " $net --fabric-options bound=500ms --clients 8 --locks 1
+		lock_figures "$net free: " $net --fabric-options bound=500ms --clients 8 --locks 100k --dist uniform
+	done
 	if wanted bare; then
 		figures '' "$bare" bench fabric --only faa,locks,switch --repeat 5
 	fi
@@ -218,10 +278,12 @@ one_round() {
 	fi
 }
 
+look_what_it_has rev REV
+look_what_it_has head HEAD
 list=${keep:-$work/list}
 : >"$list"
 for ((round = 1; round <= rounds; round++)); do
 	one_round
 done
-echo "compare: $rounds rounds; load now $(cut -d ' ' -f 1 /proc/loadavg)"
+echo "compare: $rounds rounds, $failed runs failed; load now $(cut -d ' ' -f 1 /proc/loadavg)"
 verdicts "$list" "$bound"

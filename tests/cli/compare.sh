@@ -68,20 +68,89 @@ is 'nothing to judge: exit status 2' [ "$status" = 2 ]
 "$scripts/compare.sh" --rounds 1 nosuchcommit >"$work/out" 2>"$work/err"
 is 'no such commit: exit status 2' [ $? = 2 ]
 
-# ---- how old results are ----
+# ---- what each side has ----
 
 repo=$work/repo
 mkdir -p "$repo/scripts" "$repo/src" "$repo/doc"
-cp "$scripts/results-age.sh" "$repo/scripts/"
+cp "$scripts/results-age.sh" "$scripts/compare.sh" "$repo/scripts/"
 commit() {
 	git -C "$repo" add -A
 	git -C "$repo" -c user.name=t -c user.email=t@t commit -q -m "$1"
 	git -C "$repo" rev-parse --short=12 HEAD
 }
+
+# In place of a commit's build: knows LOCKS and FABRICS, words of a list, and as it says fails a run that
+# names another one, or has the word FAILS.
+stand_in() { # COMMIT LOCKS FABRICS FAILS
+	mkdir -p "$work/build/$1"
+	cat >"$work/build/$1/verbena" <<-EOF
+		#!/bin/bash
+		known='$2' fabrics='$3' fails='$4'
+		entries() { jq -n --arg w "\$1" '[\$w | split(",")[] | {name: ., absent: null}]'; }
+		if [ "\$1" = list ]; then
+			jq -n --argjson l "\$(entries "\$known")" --argjson f "\$(entries "\$fabrics")" '{locks: \$l, fabrics: \$f}'
+			exit
+		fi
+		while [ \$# -gt 0 ]; do
+			case \$1 in --lock) lock=\$2 ;; --fabric) fabric=\$2 ;; --json) json=\$2 ;; esac
+			[ "\$1" != "\$fails" ] || why="fails at \$1"
+			shift
+		done
+		case ,\$fabrics, in *,"\$fabric",*) ;; *) why="no fabric '\$fabric'" ;; esac
+		for l in \${lock//,/ }; do
+			case ,\$known, in *,"\$l",*) ;; *) why="no lock '\$l'" ;; esac
+		done
+		[ -z "\$why" ] || { echo "\$why"; exit 2; }
+		for l in \${lock//,/ }; do
+			runs+=", {\"lock\": \"\$l\", \"goodput_ops_s\": 1000}"
+		done
+		echo "{\"runs\": [\${runs#, }]}" >"\$json"
+	EOF
+	chmod +x "$work/build/$1/verbena"
+}
+between() { # ROUNDS ONLY
+	"$repo/scripts/compare.sh" --build "$work/build" --rounds "$1" --only "$2" HEAD~1 >"$work/out" 2>"$work/err"
+	status=$?
+}
+complains() { # TIMES WHAT
+	[ "$(grep -c "$2" "$work/err")" = "$1" ]
+}
+if git -C "$repo" init -q 2>/dev/null; then
+	old=$(commit old)
+	echo new >"$repo/src/new.c"
+	new=$(commit new)
+	stand_in "$old" mcs,cas-backoff,other shm ''
+	stand_in "$new" mcs,cas,cas-backoff,traditional shm,tcp ''
+	between 7 shm,tcp,ucx
+	is 'REV lacks a lock and a fabric: the figures of the others are there' [ "$status" = 0 ]
+	is '... of a lock that both have' says 'shm hot: mcs  *1.000 .* 7  $'
+	is '... and one whose name begins as that of one which is not' says 'shm free: cas-backoff  *1.000 .* 7  $'
+	is '... the lock is not in REV' says 'shm hot: traditional  .*not in REV'
+	is '... nor is the fabric' says 'tcp free: mcs  .*not in REV'
+	is '... which is said before' says '^compare: not in REV: fabric tcp, fabric ucx, lock cas, .*lock traditional'
+	is '... and nothing is run that must fail' complains 0 .
+	is 'both lack a fabric: no figure of it' [ "$(grep -c '^ucx' "$work/out")" = 0 ]
+	stand_in "$new" mcs shm,tcp ''
+	between 1 shm
+	is 'HEAD lacks a lock that REV has: exit status 1' [ "$status" = 1 ]
+	is '... by name' says 'shm hot: cas-backoff  .*NOT IN HEAD'
+	stand_in "$old" mcs shm 100k
+	between 7 shm
+	is 'a run that fails ends nothing' [ "$status" = 0 ]
+	is '... the other figures are there' says 'shm hot: mcs  *1.000 .* 7  $'
+	is '... it is said once, and why' complains 1 "rev: 'verbena bench lock .* ends with 2: fails at 100k"
+	is '... and how often it was' says '^compare: 7 rounds, 7 runs failed'
+else
+	skip 'what each side has' 'no git'
+fi
+
+# ---- how old results are ----
+
 age() {
 	"$repo/scripts/results-age.sh" >"$work/out" 2>"$work/err"
 	status=$?
 }
+rm -rf "$repo/.git" "$repo/src" && mkdir "$repo/src"
 if git -C "$repo" init -q 2>/dev/null; then
 	echo one >"$repo/src/a.c"
 	echo 'no figures' >"$repo/doc/a.md"
