@@ -139,6 +139,36 @@ joined() {
 	parts=0
 }
 
+# Of rows of a page's tables on stdin, whose last cell is `path` `case` `case` ..., several paths one after
+# the other: the files that are not there, and the cases that their file does not have.  One process: there
+# are hundreds of names.
+tests_that_are_missing() { # TOP
+	awk -v top="$1/" '
+	function text_of(file,    text, line) {
+		while ((getline line < (top file)) > 0)
+			text = text line "\n"
+		close(top file)
+		return text
+	}
+	{
+		cell = $0
+		sub(/\|$/, "", cell)
+		sub(/.*\|/, "", cell)
+		n = split(cell, word, "`")
+		file = ""
+		for (i = 2; i <= n; i += 2) {
+			if (word[i] ~ /\//) {
+				file = word[i]
+				if (!(file in text) && (text[file] = text_of(file)) == "")
+					print file ": there is no such file"
+			} else if (file != "" && text[file] != "" &&
+				   text[file] !~ ("(^|[^a-zA-Z0-9_])" word[i] "([^a-zA-Z0-9_]|$)")) {
+				print file " has no \047" word[i] "\047"
+			}
+		}
+	}'
+}
+
 finish() {
 	echo "1..$n"
 }
