@@ -115,7 +115,9 @@ between() { # ROUNDS ONLY
 complains() { # TIMES WHAT
 	[ "$(grep -c "$2" "$work/err")" = "$1" ]
 }
-if git -C "$repo" init -q 2>/dev/null; then
+if ! command -v jq >/dev/null; then
+	skip 'what each side has' 'jq is not installed'
+elif git -C "$repo" init -q 2>/dev/null; then
 	old=$(commit old)
 	echo new >"$repo/src/new.c"
 	new=$(commit new)
