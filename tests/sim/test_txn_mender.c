@@ -142,6 +142,12 @@ static void prepared_slowly(void *ctx, const struct vb_txn *t)
 		wait_ns(t->me, 1 * US);
 }
 
+static void nothing(void *ctx, const struct vb_txn *t)
+{
+	(void)ctx;
+	(void)t;
+}
+
 /* Past its commit point, and nothing is written. */
 static void passed_slowly(void *ctx, const struct vb_txn *t)
 {
@@ -535,6 +541,43 @@ static void commits_late(void **state)
 	close_world(&w);
 }
 
+/* What it wrote is in place before it is decided: undone before its name has ended, its commit would be half. */
+static void commits_late_in_place(void **state)
+{
+	static const struct vb_task_params params = {.name = "lands"};
+	struct vb_txn_watch watch = {.prepared = nothing, .passed = passed_slowly, .ended = ended};
+	uint64_t *record, key, found, freed;
+	struct vb_task *task, *commits;
+	struct world w;
+
+	(void)state;
+	open_world(&w, "to-cascade");
+	watch.ctx = &w;
+	w.db->watch = &watch;
+	key = load_at(&w, 1, KEY + 1);
+	must(vb_txn_begin(w.a));
+	must(vb_txn_update(w.a, w.t, key, (void **)&record));
+	*record = WRITTEN;
+	must(vb_task_spawn(w.a->ep->sched, commit_body, &w, &params, &commits));
+	while (!w.passed)
+		wait_ns(w.c, 1 * US);
+	w.place = vb_txn_lane(w.a)->place;
+	*status_of(&w, w.place) = w.a->txn.ts | VB_TS_RUNNING;
+	vb_task_kill(commits);
+	vb_coordinator_bury(w.a);
+	w.a = NULL;
+	must(vb_task_spawn(w.c->ep->sched, land, &w, &params, &task));
+	must(vb_db_recover(w.b, 0, &freed));
+	assert_true(w.done);
+	assert_int_equal(*status_of(&w, w.place) & VB_TS_STATE, VB_TS_RECOVERED);
+	must(vb_txn_begin(w.c));
+	must(vb_txn_read(w.c, w.t, key, &found));
+	must(vb_txn_commit(w.c));
+	assert_int_equal(found, WRITTEN);
+	w.db->watch = NULL;
+	close_world(&w);
+}
+
 /* ---- a holder that nobody can look at ---- */
 
 /* Dies with a record at node 1; *key is behind it then. */
@@ -677,14 +720,14 @@ static void same_word_again(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(again_wait_die),       cmocka_unit_test(again_wound_wait),
-		cmocka_unit_test(committed_no_wait),    cmocka_unit_test(committed_wait_die),
-		cmocka_unit_test(stood_still_itself),   cmocka_unit_test(earlier_log),
-		cmocka_unit_test(comes_seldom),         cmocka_unit_test(several_no_wait),
-		cmocka_unit_test(several_wound_wait),   cmocka_unit_test(several_no_wait_sx),
-		cmocka_unit_test(somebody_elses_place), cmocka_unit_test(commits_late),
-		cmocka_unit_test(holder_out_of_reach),  cmocka_unit_test(sweeper_killed),
-		cmocka_unit_test(same_word_again),
+		cmocka_unit_test(again_wait_die),        cmocka_unit_test(again_wound_wait),
+		cmocka_unit_test(committed_no_wait),     cmocka_unit_test(committed_wait_die),
+		cmocka_unit_test(stood_still_itself),    cmocka_unit_test(earlier_log),
+		cmocka_unit_test(comes_seldom),          cmocka_unit_test(several_no_wait),
+		cmocka_unit_test(several_wound_wait),    cmocka_unit_test(several_no_wait_sx),
+		cmocka_unit_test(somebody_elses_place),  cmocka_unit_test(commits_late),
+		cmocka_unit_test(commits_late_in_place), cmocka_unit_test(holder_out_of_reach),
+		cmocka_unit_test(sweeper_killed),        cmocka_unit_test(same_word_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
