@@ -645,6 +645,52 @@ static void clock_is_late(void **state)
 	assert_true(lost > 50);
 }
 
+/* Until a few of its units before the clock is not ahead of time any more. */
+static void before_its_time(struct vb_coordinator *me, uint64_t clock)
+{
+	uint64_t then_ns = ((clock - 2) << VB_TS_CLOCK_SHIFT) - (uint64_t)me->common_ns;
+
+	must(vb_ep_sleep(me->ep, then_ns - vb_ep_now(me->ep)));
+}
+
+/*
+ * The clock that a dead one has left is ahead of time, and that of who comes next stands at the very end of it, so that
+ * at its close there is nothing to ask for again, which would have the lost verb come to nothing.  Whoever follows is
+ * named a little later, and asks for more than that verb did.
+ */
+static void clock_is_late_at_its_end(void **state)
+{
+	const struct vb_sim_faults early = {.early = 1, .lose_ops = 1u << VB_OP_CAS64}, none = {0};
+	unsigned lost = 0;
+
+	(void)state;
+	bound = "bound=50us";
+	for (uint64_t seed = 0; seed < 60; seed++) {
+		struct vb_coordinator *heir, *next;
+		struct world w;
+		uint64_t freed;
+
+		open_world(&w, "no-wait", seed, 0);
+		must(write_all(&w, w.a, 5));
+		dies(&w.a, NULL, true);
+		must(vb_db_recover(w.b, HOME, &freed));
+		must(vb_coordinator_open_far(w.db, HOME, 4, &heir));
+		assert_int_equal(heir->clock, heir->clock_end);
+		before_its_time(heir, heir->clock);
+		vb_sim_set_faults(w.f, &early);
+		lost += vb_txn_begin(heir) == -VB_EUNKNOWN && heir->clock_asked != 0 &&
+			heir->clock == heir->clock_end;
+		vb_sim_set_faults(w.f, &none);
+		vb_coordinator_close(heir);
+		must(vb_coordinator_open_far(w.db, HOME, 4, &next));
+		must(write_all(&w, next, 7));
+		vb_coordinator_close(next);
+		close_world(&w);
+	}
+	bound = BOUND;
+	assert_true(lost > 50);
+}
+
 /* Who has not opened the table cannot finish the commit: it is left to who has. */
 static void without_the_table(void **state)
 {
@@ -677,10 +723,11 @@ static void without_the_table(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_dies),      cmocka_unit_test(heirs_die),
-		cmocka_unit_test(only_cut_off),  cmocka_unit_test(menders_cut_off),
-		cmocka_unit_test(logs_cut_off),  cmocka_unit_test(log_is_late),
-		cmocka_unit_test(clock_is_late), cmocka_unit_test(without_the_table),
+		cmocka_unit_test(one_dies),          cmocka_unit_test(heirs_die),
+		cmocka_unit_test(only_cut_off),      cmocka_unit_test(menders_cut_off),
+		cmocka_unit_test(logs_cut_off),      cmocka_unit_test(log_is_late),
+		cmocka_unit_test(clock_is_late),     cmocka_unit_test(clock_is_late_at_its_end),
+		cmocka_unit_test(without_the_table),
 	};
 
 	if (vb_log_levels("off") != 0)
