@@ -22,6 +22,7 @@
  * Otherwise departs from the papers as cc/two_phase.h says; and an -sx reader that has to wait
  * leaves its slot first.
  */
+#include "base/sometimes.h"
 #include "cc/two_phase.h"
 
 uint8_t wait_die_judge(struct vb_stage *s, struct vb_item *it, uint64_t holder)
@@ -96,6 +97,7 @@ static void make_way(struct vb_stage *s, struct vb_item *it)
 		vb_acc_cas(s->acc, VB_AMOD_IM, waiter_word(it), s->ts, 0, &it->seen);
 		return;
 	}
+	VB_SOMETIMES(50, "wait-die-fair: who has the lock gives way to an older one that waits");
 	it->status = VB_TXN_DIED;
 	it->seen = waiter;
 	it->seen_slot = VB_SEEN_RESERVED;

@@ -21,13 +21,17 @@
  *   - the status word names the transaction;
  *   - and as cc/two_phase.h says of all three.
  */
+#include "base/sometimes.h"
 #include "cc/two_phase.h"
 
 uint8_t wound_wait_judge(struct vb_stage *s, struct vb_item *it, uint64_t holder)
 {
 	/* Each time that we look: it may have been tried again, under the same name, since we
 	 * wounded it.  `lease` takes an answer that nobody needs. */
-	if (s->ts < holder && !vb_stage_place_gone(s, vb_ts_place(holder)))
+	bool gone = s->ts < holder && vb_stage_place_gone(s, vb_ts_place(holder));
+
+	VB_SOMETIMES_IF(gone, 500, "wound-wait wound-wait-sx: a younger one's place is gone");
+	if (s->ts < holder && !gone)
 		vb_acc_cas(s->acc, VB_AMOD_TM, vb_stage_status_addr(s, vb_ts_place(holder)),
 			   holder | VB_TS_RUNNING, holder | VB_TS_ABORTED, &it->lease);
 	return VB_ITEM_WAIT;
