@@ -51,6 +51,7 @@ static void init_host(struct am_wire *w, uint32_t rank)
 	h->rank = rank;
 	vb_list_init(&h->queue);
 	vb_list_init(&h->flight);
+	vb_list_init(&h->parked);
 	vb_list_init(&h->held);
 	vb_list_init(&h->in_dirty);
 }
@@ -250,7 +251,7 @@ static bool quiet(struct am_wire *w)
 	for (uint32_t i = 0; i < w->hosts; i++) {
 		struct am_host *h = &w->host[i];
 
-		if (h->flying > 0 || h->queued > 0 || h->open != NULL)
+		if (h->flying > 0 || h->queued > 0 || h->open != NULL || !vb_list_empty(&h->parked))
 			return false;
 	}
 	return w->carrier->idle(w);
@@ -306,8 +307,10 @@ void am_close(struct net_fabric *f)
 	pthread_mutex_unlock(&f->engine);
 	am_msg_free_all(w);
 	am_in_free_all(w);
-	for (uint32_t i = 0; i < f->hosts && w->host != NULL; i++)
+	for (uint32_t i = 0; i < f->hosts; i++)
 		free(w->host[i].address);
+	for (uint32_t i = 0; i < w->hosts; i++)
+		am_past_free(&w->host[i]);
 	free(w->host);
 	free(w);
 	f->wire = NULL;
@@ -352,6 +355,7 @@ void am_host_gone(struct net_fabric *f, uint32_t host)
 
 	h->state = AM_GONE;
 	am_break(h, "the cluster says that it is gone");
+	am_past_free(h);
 }
 
 void am_host_new(struct net_fabric *f, uint32_t host)
@@ -361,6 +365,7 @@ void am_host_new(struct net_fabric *f, uint32_t host)
 
 	if (h->dirty)
 		vb_list_remove(&h->in_dirty);
+	am_past_free(h);
 	memset(h, 0, sizeof(*h));
 	/* Places are given away from the lowest on; but of those that a state has, any before may be free. */
 	for (uint32_t i = w->hosts; i < host; i++)

@@ -18,8 +18,8 @@
  *	         (`sending`): it goes there once the carrier lets go
  *
  * The files call one way: what comes (serve.c) and what leaves (post.c) stand on the looking
- * (progress.c), that on the connections (host.c), those on what is under way (flight.c) and what waits
- * for its turn (held.c), and all of it on the buffers (msg.c).
+ * (progress.c), that on the connections (host.c), those on what is under way (flight.c), what waits
+ * for its turn (held.c) and what is over (past.c), and all of it on the buffers (msg.c).
  *
  * Everything here is under the engine (net/net.h), but for what helper.c says.
  */
@@ -32,6 +32,8 @@
 #define AM_DRIFT_PPM 200u
 #define AM_POOL_MAX  256u        /* idle messages that are kept */
 #define AM_ROOM_KEPT (32u << 10) /* one with a longer buffer is not kept */
+#define AM_KEPT_MAX  64u         /* answers that are kept for a host, */
+#define AM_KEPT_EACH 4096u       /* none longer than this */
 #define AM_CONTROLS  64u         /* control messages to one host that the carrier holds at a time */
 
 /* What every carrier has; a carrier's own options begin with it. */
@@ -140,6 +142,23 @@ enum am_state {
 	AM_GONE, /* for good: the cluster says so */
 };
 
+/* An answer that was sent, and may not have come. */
+struct am_kept {
+	uint64_t number; /* 0: none */
+	uint32_t bytes, room;
+	uint8_t flags;
+	uint8_t *data;
+};
+
+/* What of a host's verbs was executed, for who comes again and has not heard (past.c). */
+struct am_past {
+	uint32_t epoch;       /* in which of its connections; 0: nothing is known */
+	uint32_t greeted;     /* the last of its connections that has begun */
+	uint64_t number;      /* of the message that was executed last; 0: none was */
+	bool asked;           /* it has come again, and has not heard */
+	struct am_kept *kept; /* [am_kept_n()], by number; NULL: none yet */
+};
+
 struct am_host {
 	struct am_wire *wire;
 	uint32_t rank;
@@ -167,6 +186,9 @@ struct am_host {
 	uint64_t clock;   /* of the message that left last: until when it may happen there */
 	struct vb_list queue, flight;
 	uint32_t queued, flying, controls;
+	struct vb_list parked; /* unanswered when their connection broke */
+	uint32_t parked_epoch; /* which one that was */
+	uint64_t mend_ns;      /* until then their answers may come */
 	uint64_t heard_ns;   /* when something last came from it */
 	uint64_t greeted_ns; /* when HELLO left */
 	uint64_t retry_at_ns;
@@ -179,6 +201,7 @@ struct am_host {
 	uint64_t expected;     /* number of the message that is executed next */
 	struct vb_list held;   /* struct am_in, by number */
 	uint32_t held_n;
+	struct am_past past;
 };
 
 struct am_helper {
@@ -312,9 +335,24 @@ bool am_wants(struct am_host *from, const struct am_header *h);
 int am_did_not_happen(const struct vb_verb *v);
 /* Ends everything: EUNKNOWN if it may have been executed, EPEERGONE if not. */
 void am_fail_all(struct am_host *h);
+/* The same, but what may have been executed waits for the next connection. */
+void am_park(struct am_host *h);
+/* It is there, and of what is parked those before `next` were executed; 0: that is not known. */
+void am_unpark(struct am_host *h, uint64_t next);
 /* Ends what has taken too long; says when to look again, or VB_FOREVER. */
 uint64_t am_flight_expire(struct am_host *h, uint64_t now);
 uint64_t am_queue_expire(struct am_host *h, uint64_t now);
+
+/* past.c: what was executed of a host's verbs */
+/* Its message h was answered so. */
+void am_past_keep(struct am_host *h, const struct am_header *answer, const uint8_t *body);
+/* It begins a connection, and awaits answers of an earlier one; 0: none. */
+void am_past_greeted(struct am_host *h, uint32_t epoch, uint32_t awaited);
+/* The answers that it may not have heard go to it again. */
+void am_past_say(struct am_host *h);
+/* For WELCOME: the number of the first message that it awaits an answer of, and that was not executed; 0: not known. */
+uint64_t am_past_next(const struct am_host *h);
+void am_past_free(struct am_host *h);
 
 /* host.c: connections */
 /* The carrier can take messages to it: it is greeted.  0, -ENOMEM, or as am_msg_send. */

@@ -7,7 +7,7 @@
  * still collected here when it is over is not sent.  Where the carrier may lose answers, a signalled
  * verb without one is given up as -VB_EUNKNOWN after another `grace`; an answer that comes later is
  * dropped.  A lasting carrier delivers or breaks: there the answer is awaited, and says whether the verb
- * has happened, however late it is.
+ * has happened, however late it is; also beyond a break, if the next connection comes soon (past.c).
  *
  * What did not happen.  A verb that is surely not executed, for want of time or room, ends with
  *	-EAGAIN        SEND, WRITE_NOTIFY: as when the receiver's ring is full
@@ -180,15 +180,28 @@ void am_pump(struct am_host *h)
 
 /* ---- answers ---- */
 
-static struct am_msg *find_flying(struct am_host *h, uint64_t number)
+static struct am_msg *find(struct vb_list *in, uint64_t number)
 {
-	vb_list_for_each (it, &h->flight) {
+	vb_list_for_each (it, in) {
 		struct am_msg *m = vb_container_of(it, struct am_msg, link);
 
 		if (m->number == number)
 			return m;
 	}
 	return NULL;
+}
+
+static struct am_msg *find_flying(struct am_host *h, const struct am_header *answer)
+{
+	return answer->epoch == h->epoch ? find(&h->flight, answer->number) : NULL;
+}
+
+/* From who has said who it is: in an elastic cluster it may be another one by now. */
+static struct am_msg *find_parked(struct am_host *h, const struct am_header *answer)
+{
+	return answer->epoch == h->parked_epoch && h->from_epoch != 0
+		       ? find(&h->parked, answer->number)
+		       : NULL;
 }
 
 static void take_results(struct am_msg *m, const struct am_header *h, const uint8_t *body)
@@ -217,7 +230,7 @@ static void take_results(struct am_msg *m, const struct am_header *h, const uint
 
 bool am_wants(struct am_host *from, const struct am_header *h)
 {
-	struct am_msg *m = h->epoch == from->epoch ? find_flying(from, h->number) : NULL;
+	struct am_msg *m = find_flying(from, h);
 
 	if (m == NULL || m->fetching)
 		return false;
@@ -227,8 +240,11 @@ bool am_wants(struct am_host *from, const struct am_header *h)
 
 void am_answered(struct am_host *from, const struct am_header *h, const uint8_t *body)
 {
-	struct am_msg *m = h->epoch == from->epoch ? find_flying(from, h->number) : NULL;
+	struct am_msg *m = find_flying(from, h);
+	const bool parked = m == NULL;
 
+	if (parked)
+		m = find_parked(from, h);
 	if (m == NULL)
 		return;
 	m->wire->f->stats.completions++;
@@ -236,7 +252,7 @@ void am_answered(struct am_host *from, const struct am_header *h, const uint8_t 
 		end_entries(m, 0);
 	else if (!m->given_up)
 		take_results(m, h, body);
-	from->flying--;
+	from->flying -= !parked;
 	net_awaits(from->wire->f, -1);
 	am_msg_put(m);
 	am_mark(from);
@@ -244,18 +260,18 @@ void am_answered(struct am_host *from, const struct am_header *h, const uint8_t 
 
 /* ---- what takes too long ---- */
 
-void am_fail_all(struct am_host *h)
+static void end_awaited(struct am_msg *m, int status)
+{
+	net_awaits(m->wire->f, -1);
+	end_entries(m, status);
+	am_msg_put(m);
+}
+
+/* Nothing of it has been sent. */
+static void fail_queue(struct am_host *h)
 {
 	struct vb_list *it;
 
-	while ((it = vb_list_pop(&h->flight)) != NULL) {
-		struct am_msg *m = vb_container_of(it, struct am_msg, link);
-
-		h->flying--;
-		net_awaits(h->wire->f, -1);
-		end_entries(m, m->unsent ? -VB_EPEERGONE : -VB_EUNKNOWN);
-		am_msg_put(m);
-	}
 	while ((it = vb_list_pop(&h->queue)) != NULL) {
 		h->queued--;
 		end_unsent(vb_container_of(it, struct am_msg, link), -VB_EPEERGONE);
@@ -267,6 +283,45 @@ void am_fail_all(struct am_host *h)
 		h->rung = false;
 		end_unsent(m, -VB_EPEERGONE);
 	}
+}
+
+void am_park(struct am_host *h)
+{
+	struct vb_list *it;
+
+	while ((it = vb_list_pop(&h->flight)) != NULL) {
+		struct am_msg *m = vb_container_of(it, struct am_msg, link);
+
+		h->flying--;
+		if (m->unsent) {
+			end_awaited(m, -VB_EPEERGONE);
+			continue;
+		}
+		/* WELCOME has ended all of a connection before. */
+		vb_assert(vb_list_empty(&h->parked) || h->parked_epoch == h->epoch);
+		vb_list_push(&h->parked, &m->link);
+		h->parked_epoch = h->epoch;
+		h->mend_ns = vb_clock_ns() + h->wire->f->f.caps.relink_ns;
+		am_due(h->wire, h->mend_ns);
+	}
+	fail_queue(h);
+}
+
+void am_unpark(struct am_host *h, uint64_t next)
+{
+	struct vb_list *it;
+
+	while ((it = vb_list_pop(&h->parked)) != NULL) {
+		struct am_msg *m = vb_container_of(it, struct am_msg, link);
+
+		end_awaited(m, next == 0 || m->number < next ? -VB_EUNKNOWN : -VB_EPEERGONE);
+	}
+}
+
+void am_fail_all(struct am_host *h)
+{
+	am_park(h);
+	am_unpark(h, 0);
 }
 
 uint64_t am_flight_expire(struct am_host *h, uint64_t now)

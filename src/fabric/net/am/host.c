@@ -13,7 +13,8 @@
  *
  * The two sides of one broken connection find out at different times.  HELLO therefore says in
  * `number` which epoch of the receiver its sender is connected to: a host that is UP and hears that
- * the other has dropped it greets again at once.
+ * the other has dropped it greets again at once.  In its upper half `number` says of which earlier connection
+ * the sender awaits answers (past.c).
  */
 #define VB_LOG_ROOM "net"
 #include "base/log.h"
@@ -74,6 +75,13 @@ static int say(struct am_host *h, enum am_kind kind, uint32_t epoch, uint64_t nu
 	return am_msg_send(m, &head);
 }
 
+static int say_hello(struct am_host *h)
+{
+	uint64_t awaited = vb_list_empty(&h->parked) ? 0 : h->parked_epoch;
+
+	return say(h, AM_HELLO, h->epoch, awaited << 32 | h->from_epoch);
+}
+
 int am_linked(struct am_host *h)
 {
 	struct am_wire *w = h->wire;
@@ -86,7 +94,7 @@ int am_linked(struct am_host *h)
 	h->next_number = 1;
 	h->greeted_ns = now;
 	am_due(w, now + w->o.silence_ns);
-	return say(h, AM_HELLO, h->epoch, h->from_epoch);
+	return say_hello(h);
 }
 
 int am_greet(struct am_host *h)
@@ -110,7 +118,7 @@ static uint64_t greet_again(struct am_host *h, uint64_t now)
 {
 	h->epoch++;
 	h->greeted_ns = now;
-	(void)say(h, AM_HELLO, h->epoch, h->from_epoch);
+	(void)say_hello(h);
 	return now + h->wire->o.silence_ns;
 }
 
@@ -143,7 +151,10 @@ void am_break(struct am_host *h, const char *why)
 	h->linked = false;
 	w->carrier->unlink(h);
 	am_forget_held(h);
-	am_fail_all(h);
+	if (w->carrier->lasting && h->state == AM_DOWN && !w->closing)
+		am_park(h);
+	else
+		am_fail_all(h);
 	if (w->f->elastic != NULL) {
 		/* A server that begins again counts its connections anew. */
 		h->newest_epoch = 0;
@@ -199,7 +210,8 @@ void am_hello_came(struct am_host *h, const struct am_header *m, const void *car
 	h->newest_epoch = h->from_epoch = m->epoch;
 	h->expected = 1;
 	h->welcome = true;
-	if (h->state == AM_UP && m->number != h->epoch)
+	am_past_greeted(h, m->epoch, (uint32_t)(m->number >> 32));
+	if (h->state == AM_UP && (uint32_t)m->number != h->epoch)
 		h->regreet = h->welcomed;
 	am_mark(h);
 }
@@ -214,6 +226,7 @@ void am_welcome_came(struct am_host *h, const struct am_header *m)
 	/* Verbs must not flow to who has not said which server it is: that comes first over each connection. */
 	if (h->wire->f->elastic != NULL && h->from_epoch == 0)
 		return;
+	am_unpark(h, m->number);
 	am_clock_first(h, m->clock, h->heard_ns);
 	h->state = AM_UP;
 	if (h->wire->f->elastic != NULL)
@@ -239,7 +252,8 @@ static void tend_host(struct am_host *h)
 		(void)am_greet(h); /* it is there: the answer needs a connection of ours */
 	if (h->welcome && h->linked && !h->failed) {
 		h->welcome = false;
-		if (say(h, AM_WELCOME, h->from_epoch, 0) == 0)
+		am_past_say(h);
+		if (!h->failed && say(h, AM_WELCOME, h->from_epoch, am_past_next(h)) == 0)
 			h->welcomed = true;
 	}
 	am_pump(h);
@@ -282,9 +296,15 @@ uint64_t am_expire(struct am_host *h, uint64_t now)
 {
 	uint64_t due = VB_FOREVER, since;
 
+	if (!vb_list_empty(&h->parked)) {
+		if (now >= h->mend_ns)
+			am_unpark(h, 0);
+		else
+			due = h->mend_ns;
+	}
 	if (h->state == AM_GREETING) {
-		due = h->greeted_ns + h->wire->o.silence_ns;
-		return now < due ? due : greet_again(h, now);
+		since = h->greeted_ns + h->wire->o.silence_ns;
+		return min64(due, now < since ? since : greet_again(h, now));
 	}
 	if (h->flying > 0) {
 		struct am_msg *oldest = vb_container_of(h->flight.next, struct am_msg, link);
@@ -293,7 +313,7 @@ uint64_t am_expire(struct am_host *h, uint64_t now)
 		due = since + h->wire->o.silence_ns;
 		if (now >= due) {
 			am_break(h, "it does not answer");
-			return VB_FOREVER;
+			return VB_FOREVER; /* what is due by that has been said to am_due */
 		}
 		due = min64(due, am_flight_expire(h, now));
 	}

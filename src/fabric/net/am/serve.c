@@ -38,6 +38,7 @@ static void answer(struct am_host *h, const struct am_header *head, struct am_ms
 		.bytes = m->bytes,
 	};
 
+	am_past_keep(h, &reply, m->buffer + AM_HEADER);
 	/* Without a connection back it is lost; the sender's silence will tell it. */
 	m->over = true;
 	if (!h->linked || h->failed)

@@ -12,6 +12,10 @@
  *	 8  u64  session                 40  u32  verbs
  *	                                 44  u32  bytes of the body
  *
+ * `number` of HELLO: its lower half says which connection of the receiver's its sender has heard of, the upper
+ * half of which earlier one of its own it awaits answers; 0: none.  Of WELCOME: the first message of that one
+ * which was not executed, and will not be; 0: that is not known.
+ *
  * `clock`: of VERBS the time at the receiver after which nothing of it may happen; of everything
  * else the sender's clock when it left.
  *
@@ -47,7 +51,7 @@
 #include "fabric/fabric.h"
 
 #define AM_MAGIC     0x78756256u
-#define AM_VERSION   1
+#define AM_VERSION   2
 #define AM_HEADER    48
 #define AM_VERB_MAX  (1u << 20) /* bytes of one READ or WRITE */
 #define AM_VERBS_MAX 1024u      /* in one message */
