@@ -121,7 +121,7 @@ static void test_header(void **state)
 	const char *why = NULL;
 
 	am_header_put(wire, &h);
-	assert_memory_equal(wire, "Vbux\1\0\3\0\x88\x77\x66\x55\x44\x33\x22\x11\4\3\2\1", 20);
+	assert_memory_equal(wire, "Vbux\2\0\3\0\x88\x77\x66\x55\x44\x33\x22\x11\4\3\2\1", 20);
 	assert_int_equal(am_header_get(wire, AM_HEADER, &got, &why), 0);
 	assert_int_equal(got.kind, h.kind);
 	assert_int_equal(got.host, h.host);
