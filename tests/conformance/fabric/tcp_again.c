@@ -9,8 +9,8 @@
 
 /* No other thread looks: what has come is not read before the test says so. */
 #define PATIENT "helper=0,bound=10s,silence=25s"
-#define HASTY   "helper=0,bound=100ms,silence=25s,retry=100ms"
-#define HASTE   200000000ull /* relink_ns of it */
+#define HASTY   "helper=0,bound=2s,silence=25s,retry=100ms"
+#define HASTE   2100000000ull /* relink_ns of it */
 #define LONG    (2 * AM_KEPT_EACH)
 
 struct way {
@@ -87,7 +87,6 @@ static void post(struct way *w, struct add *a)
 	crowd_must(vb_post(w->c->ep, &a->b) == 1);
 }
 
-/* Nothing is behind what cut() has put an end to. */
 static void ends(struct way *w, struct add *a, int status)
 {
 	crowd_must(vb_wait(w->c->ep, &a->b) == status);
