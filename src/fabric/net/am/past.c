@@ -24,8 +24,9 @@
  * requester that has begun again nothing is parked, so its first HELLO ends what was known.
  *
  * Bounds.  Of a host are kept as many answers as the window allows, AM_KEPT_MAX at most, none longer than
- * AM_KEPT_EACH: a window of 16 costs at most 64 KiB.  What is parked ends after relink_ns as -VB_EUNKNOWN; an answer that comes then is dropped.  When verbs take effect is not changed by
- * any of this: the owner has executed them in their time.
+ * AM_KEPT_EACH: a window of 16 costs at most 64 KiB.  What is parked ends after relink_ns as -VB_EUNKNOWN; an
+ * answer that comes then is dropped.  When verbs take effect is not changed by any of this: the owner has executed
+ * them in their time.
  *
  * Only of carriers that last: on others an answer may be lost without a break.
  */
