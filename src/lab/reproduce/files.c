@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An experiment as files: JSON with everything, CSV with the numbers, a figure for each metric, of
- * medians. */
+/* An experiment as files: JSON with everything, CSV with the numbers, a figure for each metric: our
+ * medians as written, as the artifact does, and what the paper and its authors' own run give. */
 #define VB_LOG_ROOM "reproduce"
 #include "lab/reproduce/reproduce.h"
 
@@ -320,26 +320,7 @@ static void put_value(FILE *f, const struct vb_repro_point *p, const struct vb_r
 	fprintf(f, isnan(v) ? " NaN" : " %.10g", v);
 }
 
-/* The data as gnuplot reads it: a row for each x (or each series and x), a column for each
- * system. */
-static void put_rows(FILE *f, const struct vb_repro_result *r, const struct vb_repro_metric *m)
-{
-	const unsigned rows = r->n / r->n_systems;
-
-	fprintf(f, "$data << EOD\n");
-	for (unsigned i = 0; i < rows; i++) {
-		const struct vb_repro_point *p = &r->point[i];
-
-		fprintf(f, "\"%s%s%s\"", p->series ? p->series->label : "",
-			p->series && p->x ? " " : "", p->x ? p->x->label : "");
-		for (unsigned s = 0; s < r->n_systems; s++)
-			put_value(f, &r->point[s * rows + i], m);
-		fputc('\n', f);
-	}
-	fprintf(f, "EOD\n");
-}
-
-/* gnuplot refuses a histogram without any number, and there is nothing to see if all are 0. */
+/* gnuplot refuses to plot nothing, and there is nothing to see if all are 0. */
 static bool is_seen(const struct vb_repro_result *r, const struct vb_repro_metric *m,
 		    unsigned first, unsigned n)
 {
@@ -349,23 +330,161 @@ static bool is_seen(const struct vb_repro_result *r, const struct vb_repro_metri
 	return false;
 }
 
+/* Where point i stands: at a place and in a colour of the figure. */
+struct mark {
+	double x;
+	unsigned colour;
+};
+
+/* Bars stand side by side, with the space of one between groups. */
+static double bar_width(const struct vb_repro_result *r)
+{
+	return 1.0 / (r->n_systems + 1);
+}
+
+static struct mark mark_of(const struct vb_repro_result *r, unsigned i)
+{
+	const unsigned rows = r->n / r->n_systems, s = i / rows;
+
+	if (is_line(r))
+		return (struct mark){strtod(r->point[i].x->label, NULL), i / r->n_x + 1};
+	return (struct mark){i % rows + bar_width(r) * (s - (r->n_systems - 1) / 2.0), s + 1};
+}
+
+static bool is_at(const char *label, const struct vb_repro_value *v)
+{
+	return label == NULL || strcmp(label, "*") == 0 ||
+	       (v != NULL && strcmp(label, v->label) == 0);
+}
+
+/* What is said of a point itself.  A ratio says nothing of either side. */
+static bool gives(const struct vb_repro_check *c, const struct vb_repro_metric *m,
+		  const struct vb_repro_point *p)
+{
+	return (c->kind == VB_CHECK_AMOUNT || c->kind == VB_CHECK_CELL) &&
+	       strcmp(c->metric, m->name) == 0 && is_at(c->a.system, p->system) &&
+	       is_at(c->a.series, p->series) && is_at(c->a.x, p->x);
+}
+
+/* Black on bars, and each in its curve's colour among lines: "x y lowest highest colour". */
+static void put_mark(FILE *f, const struct vb_repro_result *r, unsigned i, double v, double lo,
+		     double hi)
+{
+	struct mark at = mark_of(r, i);
+
+	fprintf(f, "%.10g %.10g %.10g %.10g %u\n", at.x, v, lo, hi, at.colour);
+}
+
+static unsigned put_given(FILE *f, const struct vb_repro_result *r, const struct vb_repro_check *c,
+			  unsigned n_checks, const struct vb_repro_metric *m)
+{
+	unsigned n = 0;
+
+	for (const struct vb_repro_check *end = c + n_checks; c < end; c++)
+		for (unsigned i = 0; i < r->n; i++) {
+			double lo = isfinite(c->lo) ? c->lo : c->hi;
+			double hi = isfinite(c->hi) ? c->hi : c->lo;
+
+			if (!gives(c, m, &r->point[i]) || !isfinite(lo))
+				continue;
+			put_mark(f, r, i, (lo + hi) / 2, lo, hi);
+			n++;
+		}
+	return n;
+}
+
+static unsigned put_column(FILE *f, const struct vb_repro_result *r,
+			   const struct vb_repro_metric *m)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < r->n; i++) {
+		struct vb_repro_span v;
+
+		if (r->point[i].n_seeds == 0)
+			continue;
+		v = vb_repro_metric_of(m, &r->point[i]);
+		if (isnan(v.median))
+			continue;
+		put_mark(f, r, i, v.median, v.lo, v.hi);
+		n++;
+	}
+	return n;
+}
+
+/* What our medians as written are held against. */
+enum { AS_ARTIFACT, OF_PAPER, OF_AUTHORS, OTHERS };
+static const struct {
+	const char *title;
+	unsigned shape;
+} others[OTHERS] = {
+	[AS_ARTIFACT] = {"as its artifact does", 6},
+	[OF_PAPER] = {"the paper", 2},
+	[OF_AUTHORS] = {"the artifact's own run", 8},
+};
+
+static void put_others(FILE *f, const struct vb_repro_outcome *o, const struct vb_repro_metric *m,
+		       unsigned n[OTHERS])
+{
+	const struct vb_repro_result *r = &o->written;
+
+	for (unsigned k = 0; k < OTHERS; k++) {
+		fprintf(f, "$other%u << EOD\n", k);
+		n[k] = k == AS_ARTIFACT ? put_column(f, &o->artifact, m)
+		       : k == OF_PAPER  ? put_given(f, r, r->checks, r->n_checks, m)
+					: put_given(f, r, o->own.checks, o->own.n_checks, m);
+		fprintf(f, "EOD\n");
+	}
+}
+
+static void plot_others(FILE *f, const struct vb_repro_result *r, const unsigned n[OTHERS])
+{
+	const bool line = is_line(r);
+
+	for (unsigned k = 0; k < OTHERS; k++)
+		if (n[k] > 0)
+			fprintf(f,
+				", \\\n $other%u using 1:2:3:4%s with yerrorbars pt %u ps 1.2 lw "
+				"1.5 "
+				"lc %s title \"%s\" noenhanced",
+				k, line ? ":5" : "", others[k].shape,
+				line ? "variable" : "\"black\"", others[k].title);
+	fputc('\n', f);
+}
+
+/* A group for each series and x; in it a bar for each system. */
 static void put_bars(FILE *f, const struct vb_repro_result *r, const struct vb_repro_metric *m)
 {
 	const unsigned rows = r->n / r->n_systems;
 	const char *comma = "";
 
-	put_rows(f, r, m);
-	fprintf(f, "set style data histograms\nset style histogram clustered gap 1\n"
-		   "set style fill solid 0.9 noborder\nset boxwidth 0.9\n"
-		   "set xtics rotate by -25\nset yrange [0:*]\nplot");
+	for (unsigned s = 0; s < r->n_systems; s++) {
+		fprintf(f, "$bars%u << EOD\n", s);
+		for (unsigned i = s * rows; i < (s + 1) * rows; i++) {
+			fprintf(f, "%.10g", mark_of(r, i).x);
+			put_value(f, &r->point[i], m);
+			fputc('\n', f);
+		}
+		fprintf(f, "EOD\n");
+	}
+	fprintf(f,
+		"set style fill solid 0.6 noborder\nset boxwidth %.4g absolute\n"
+		"set xtics rotate by -25 noenhanced (",
+		0.9 * bar_width(r));
+	for (unsigned i = 0; i < rows; i++) {
+		const struct vb_repro_point *p = &r->point[i];
+
+		fprintf(f, "%s\"%s%s%s\" %u", i > 0 ? ", " : "", p->series ? p->series->label : "",
+			p->series && p->x ? " " : "", p->x ? p->x->label : "", i);
+	}
+	fprintf(f, ")\nset xrange [-0.7:%g]\nset yrange [0:*]\nplot", rows - 0.3);
 	for (unsigned s = 0; s < r->n_systems; s++) {
 		if (!is_seen(r, m, s * rows, rows))
 			continue;
-		fprintf(f, "%s $data using %u:xtic(1) title \"%s\" noenhanced", comma, s + 2,
-			r->e->systems[s].label);
+		fprintf(f, "%s $bars%u using 1:2 with boxes lc %u title \"%s\" noenhanced", comma,
+			s, s + 1, r->e->systems[s].label);
 		comma = ", \\\n";
 	}
-	fputc('\n', f);
 }
 
 /* One block for each system and series. */
@@ -390,25 +509,30 @@ static void put_lines(FILE *f, const struct vb_repro_result *r, const struct vb_
 	for (unsigned c = 0; c < curves; c++) {
 		const struct vb_repro_point *p = &r->point[c * r->n_x];
 
-		fprintf(f, "%s $curve%u using 1:2 with linespoints title \"%s%s%s\" noenhanced",
-			c > 0 ? ", \\\n" : "", c, p->system->label, p->series ? ", " : "",
+		fprintf(f,
+			"%s $curve%u using 1:2 with linespoints lc %u title \"%s%s%s\" noenhanced",
+			c > 0 ? ", \\\n" : "", c, c + 1, p->system->label, p->series ? ", " : "",
 			p->series ? p->series->label : "");
 	}
-	fputc('\n', f);
 }
 
-static void put_script(FILE *f, const struct vb_repro_result *r, const struct vb_repro_metric *m,
+static void put_script(FILE *f, const struct vb_repro_outcome *o, const struct vb_repro_metric *m,
 		       const char *svg)
 {
+	const struct vb_repro_result *r = &o->written;
+	unsigned n[OTHERS];
+
 	fprintf(f,
 		"set terminal svg size 800,420 dynamic noenhanced background \"white\"\n"
 		"set output \"%s\"\nset title \"%s\" noenhanced\nset ylabel \"%s\" noenhanced\n"
 		"set grid ytics\nset key outside right top\n",
 		svg, r->e->name, m->title);
+	put_others(f, o, m, n);
 	if (is_line(r))
 		put_lines(f, r, m);
 	else
 		put_bars(f, r, m);
+	plot_others(f, r, n);
 }
 
 /* gnuplot with our text as its input.  false: there is none here. */
@@ -434,8 +558,10 @@ static bool draw(FILE *script)
 	return true;
 }
 
-static void write_figures(const char *dir, const struct vb_repro_result *r)
+static void write_figures(const char *dir, const struct vb_repro_outcome *o)
 {
+	const struct vb_repro_result *r = &o->written;
+
 	for (const char *const *name = r->e->metrics; *name != NULL; name++) {
 		const struct vb_repro_metric *m = vb_repro_metric_find(*name);
 		char suffix[64];
@@ -449,7 +575,7 @@ static void write_figures(const char *dir, const struct vb_repro_result *r)
 		svg = path_of(dir, r, suffix);
 		script = tmpfile();
 		if (svg != NULL && script != NULL) {
-			put_script(script, r, m, svg);
+			put_script(script, o, m, svg);
 			drawn = draw(script);
 		}
 		if (script != NULL)
@@ -475,7 +601,7 @@ int vb_repro_write(const char *dir, const struct vb_repro_outcome *o, double sca
 	if (err == 0)
 		err = write_csv(csv, r);
 	if (err == 0)
-		write_figures(dir, r);
+		write_figures(dir, o);
 	free(json);
 	free(csv);
 	return err;
