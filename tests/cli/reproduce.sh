@@ -83,6 +83,25 @@ is 'without gnuplot: exit status 0' [ "$status" = 0 ]
 is 'without gnuplot: it says so' grep -q 'no gnuplot' "$work/err"
 is 'without gnuplot: the numbers are there' [ -s "$work/plain/dslr-sec4.5.csv" ]
 
+# What gnuplot is told.  The paper has 0.992 for CAS-NB, the second of three bars: in the middle.
+cat >"$work/bin/gnuplot" <<'EOF'
+#!/bin/sh
+while IFS= read -r line; do printf '%s\n' "$line"; done >>"$VB_TEST_SCRIPT"
+EOF
+chmod +x "$work/bin/gnuplot"
+status=0
+(PATH=$work/bin && VB_TEST_SCRIPT=$work/script && export VB_TEST_SCRIPT &&
+	"$verbena" reproduce shiftlock/sec2.3 --quick --seed 3 --out "$work/drawn" >"$work/out" 2>"$work/err") || status=$?
+is 'figures: exit status 0' [ "$status" = 0 ]
+point_of() { # BLOCK PATTERN: a line of it in the figure of retries
+	sed -n '/retried.svg/,$p' "$work/script" | sed -n "/^[$]other$1 /,/^EOD/p" | grep -qE "$2"
+}
+is 'a figure has the papers point, where its bar is' point_of 1 '^0 0\.99[0-9]* .* 2$'
+is 'and what the artifact does' point_of 0 '^0 0\.[0-9]+ .* 2$'
+is 'the legend has both' grep -q 'title "as its artifact does"' "$work/script"
+is 'and the paper' grep -q 'title "the paper"' "$work/script"
+is 'a ratio has no point' [ "$(sed -n '/goodput.svg/,/retried.svg/p' "$work/script" | sed -n '/^$other1 /,/^EOD/p' | wc -l)" = 2 ]
+
 # Interrupted: it leaves what it has.
 "$verbena" reproduce shiftlock/fig4 --scale 100 --jobs 1 --out "$work/cut" >"$work/out" 2>"$work/err" &
 pid=$!

@@ -321,10 +321,9 @@ static void put_value(FILE *f, const struct vb_repro_point *p, const struct vb_r
 }
 
 /* gnuplot refuses to plot nothing, and there is nothing to see if all are 0. */
-static bool is_seen(const struct vb_repro_result *r, const struct vb_repro_metric *m,
-		    unsigned first, unsigned n)
+static bool is_seen(const struct vb_repro_result *r, const struct vb_repro_metric *m)
 {
-	for (unsigned i = first; i < first + n; i++)
+	for (unsigned i = 0; i < r->n; i++)
 		if (vb_repro_metric_of(m, &r->point[i]).median > 0)
 			return true;
 	return false;
@@ -456,7 +455,6 @@ static void plot_others(FILE *f, const struct vb_repro_result *r, const unsigned
 static void put_bars(FILE *f, const struct vb_repro_result *r, const struct vb_repro_metric *m)
 {
 	const unsigned rows = r->n / r->n_systems;
-	const char *comma = "";
 
 	for (unsigned s = 0; s < r->n_systems; s++) {
 		fprintf(f, "$bars%u << EOD\n", s);
@@ -478,13 +476,10 @@ static void put_bars(FILE *f, const struct vb_repro_result *r, const struct vb_r
 			p->series && p->x ? " " : "", p->x ? p->x->label : "", i);
 	}
 	fprintf(f, ")\nset xrange [-0.7:%g]\nset yrange [0:*]\nplot", rows - 0.3);
-	for (unsigned s = 0; s < r->n_systems; s++) {
-		if (!is_seen(r, m, s * rows, rows))
-			continue;
-		fprintf(f, "%s $bars%u using 1:2 with boxes lc %u title \"%s\" noenhanced", comma,
-			s, s + 1, r->e->systems[s].label);
-		comma = ", \\\n";
-	}
+	/* All of them: a mark must have its system in the legend. */
+	for (unsigned s = 0; s < r->n_systems; s++)
+		fprintf(f, "%s $bars%u using 1:2 with boxes lc %u title \"%s\" noenhanced",
+			s > 0 ? ", \\\n" : "", s, s + 1, r->e->systems[s].label);
 }
 
 /* One block for each system and series. */
@@ -510,7 +505,8 @@ static void put_lines(FILE *f, const struct vb_repro_result *r, const struct vb_
 		const struct vb_repro_point *p = &r->point[c * r->n_x];
 
 		fprintf(f,
-			"%s $curve%u using 1:2 with linespoints lc %u title \"%s%s%s\" noenhanced",
+			"%s $curve%u using 1:2 with linespoints pt 7 ps 0.4 lc %u title \"%s%s%s\" "
+			"noenhanced",
 			c > 0 ? ", \\\n" : "", c, c + 1, p->system->label, p->series ? ", " : "",
 			p->series ? p->series->label : "");
 	}
@@ -569,7 +565,7 @@ static void write_figures(const char *dir, const struct vb_repro_outcome *o)
 		FILE *script;
 		bool drawn = true;
 
-		if (!is_seen(r, m, 0, r->n))
+		if (!is_seen(r, m))
 			continue;
 		snprintf(suffix, sizeof(suffix), "-%s.svg", m->name);
 		svg = path_of(dir, r, suffix);
