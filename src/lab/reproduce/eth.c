@@ -60,7 +60,7 @@ static const struct vb_repro_note notes[] = {
  * one.  They take locks in the trace's order, without which no policy would have anything to do. */
 #define CONTENDED                                                                                  \
 	"fabric=sim profile=cx5 lock=table workload=tpcc-rows order=trace timeout=100ms "          \
-	"lease=100ms duration=2ms warmup=500us server-threads=16"
+	"lease=100ms duration=1500us warmup=500us server-threads=16"
 #define AGENTS(label, nodes, each, clients)                                                        \
 	{                                                                                          \
 		label, "nodes=" nodes " servers=" nodes " clients=" clients                        \
@@ -157,7 +157,7 @@ const struct vb_experiment vb_repro_eth[] = {
 		.systems = VB_AXIS({"BW", BOUNDED_WAIT}),
 		/* With 1 ms, a transaction that asks another node takes milliseconds. */
 		.sweep = VB_AXIS(DELAYED("0", "0", ""), DELAYED("1", "1us", ""),
-				 DELAYED("1000", "1ms", " duration=10ms warmup=4ms")),
+				 DELAYED("1000", "1ms", " duration=20ms warmup=10ms")),
 		.sweep_name = "added delay, us",
 		.metrics = VB_NAMES("txns", "txn.mean"),
 		VB_CHECKS(delay_checks),
