@@ -141,7 +141,7 @@ const struct vb_experiment vb_repro_eth[] = {
 		VB_CHECKS(contended_checks),
 		.notes = VB_NOTES({"ETH-10", NULL, "T/O; 1,024 warehouses"},
 				  {"ETH-12", NULL, "more than four agents to a warehouse"}),
-		.seconds = 17,
+		.seconds = 14,
 	},
 	{
 		.name = "eth/fig8",
@@ -161,7 +161,7 @@ const struct vb_experiment vb_repro_eth[] = {
 		.sweep_name = "added delay, us",
 		.metrics = VB_NAMES("txns", "txn.mean"),
 		VB_CHECKS(delay_checks),
-		.seconds = 7,
+		.seconds = 12,
 	},
 	{.name = NULL},
 };
