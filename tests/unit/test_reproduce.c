@@ -610,6 +610,22 @@ static void columns_run_what_they_compare(void **state)
 	vb_repro_jobs_free(&jobs);
 }
 
+/* What nobody compares is for the figure: one run. */
+static void points_of_no_check_run_once(void **state)
+{
+	struct vb_repro_jobs jobs = {0};
+	struct vb_repro_outcome o;
+
+	(void)state;
+	assert_int_equal(vb_repro_set_up(&o, &columns, &jobs, 1, 7, 5), 0);
+	assert_int_equal(vb_repro_find(&o.written, "a", NULL, NULL)->n_seeds, 5);
+	assert_int_equal(vb_repro_find(&o.written, "d", NULL, NULL)->n_seeds, 1);
+	assert_int_equal(vb_repro_find(&o.artifact, "e", NULL, NULL)->n_seeds, 5);
+	assert_int_equal(jobs.n, 3 * 5 + 2 + 4 * 5 + 2 * 5);
+	vb_repro_tear_down(&o);
+	vb_repro_jobs_free(&jobs);
+}
+
 static enum vb_verdict in(const struct vb_repro_result *r, const char *claim)
 {
 	return vb_repro_claim(r, claim).verdict;
@@ -1010,6 +1026,7 @@ int main(void)
 		cmocka_unit_test(what_could_not_fail_is_not_counted),
 		cmocka_unit_test(a_row_is_judged_by_its_time),
 		cmocka_unit_test(columns_run_what_they_compare),
+		cmocka_unit_test(points_of_no_check_run_once),
 		cmocka_unit_test(columns_are_judged_each_by_itself),
 		cmocka_unit_test(a_column_may_be_missing),
 		cmocka_unit_test(rows_of_atomics_are_by_construction),

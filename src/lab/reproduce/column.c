@@ -28,10 +28,10 @@ struct making {
 
 /* Its runs, one with each seed. */
 static int set_up_point(const struct vb_repro_result *r, struct vb_repro_point *p,
-			const struct making *m)
+			const struct making *m, unsigned n_seeds)
 {
-	p->n_seeds = m->n_seeds;
-	for (unsigned k = 0; k < m->n_seeds; k++) {
+	p->n_seeds = n_seeds;
+	for (unsigned k = 0; k < n_seeds; k++) {
 		p->job[k] = vb_repro_job(m->jobs,
 					 vb_repro_options(r->e, r->variant, p->system, p->series,
 							  p->x, m->scale, m->seed + k));
@@ -74,8 +74,10 @@ static int set_up_points(struct vb_repro_result *r, const struct making *m)
 		p->system = &e->systems[i / sweep / series];
 		p->series = r->n_series > 0 ? &e->series[i / sweep % series] : NULL;
 		p->x = r->n_x > 0 ? &e->sweep[i % sweep] : NULL;
-		if (r->variant == NULL || is_compared(r, p))
-			err = set_up_point(r, p, m);
+		if (is_compared(r, p))
+			err = set_up_point(r, p, m, m->n_seeds);
+		else if (r->variant == NULL)
+			err = set_up_point(r, p, m, 1); /* for the figure */
 	}
 	return err;
 }
