@@ -23,6 +23,9 @@ if [ -n "$why" ]; then
 	exit 0
 fi
 
+refused 'on more nodes than there are processes' 2 '--span 4 nodes' bench txn --fabric $fabric --procs 3 --ops 4 --span 4
+refused 'or than there are if nobody says' 2 '--span 3 nodes' bench txn --fabric $fabric --ops 4 --span 3
+
 # The bound is generous: a lost answer is right on a loaded machine, but not what is tested here.
 for load in 'ycsb --records 2k --dist uniform' 'smallbank --accounts 500 --hot-accounts 500' \
 	'bank --accounts 12' 'tatp --subscribers 300' 'tpcc --items 200 --customers 30 --orders 5k' \
@@ -46,6 +49,15 @@ for load in 'ycsb --records 2k --dist uniform' 'smallbank --accounts 500 --hot-a
 	is "$what: every run, checked" holds '.runs | length >= 8 and all(.fabric == "'$fabric'" and
 		.nodes == 3 and .clients == 6 and .commits > 0 and .failed == 0 and .died == null and
 		.check.serializable == true and .invariant.holds == true)'
+done
+
+# Each transaction has a record on each node, or all but one far away: the processes are the nodes.
+for span in '--span 3' '--span 2 --far 3'; do
+	# shellcheck disable=SC2086
+	run bench txn --cc no-wait --fabric $fabric --procs 3 --coroutines 2 --workload ycsb --records 2k --ops 4 $span \
+		--fabric-options bound=500ms --duration 150ms --check --json "$json"
+	is "$fabric, $span: exit status 0" [ "$status" = 0 ]
+	is "$fabric, $span: checked" holds '.runs[0] | .failed == 0 and .check.serializable and .invariant.holds'
 done
 
 # Interrupted: the root has everybody's results.

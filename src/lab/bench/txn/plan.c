@@ -367,8 +367,9 @@ static int check_declared(const struct vb_tbench_plan *p)
 {
 	struct vb_load load;
 	bool declares;
+	/* How many nodes servers have nobody knows yet: the workload was read for one. */
 	int err = vb_load_init(&load, p->load, p->load_options,
-			       (uint16_t)(p->o.nodes != 0 ? p->o.nodes : 1), p->o.seed);
+			       (uint16_t)(p->served == NULL ? p->o.nodes : 1), p->o.seed);
 
 	if (err)
 		return err;
@@ -645,11 +646,11 @@ int vb_tbench_plan(const void *opts, void *plan)
 	if (err == 0)
 		err = check_copies(p);
 	if (err == 0)
-		err = check_declared(p);
-	if (err == 0)
 		err = plan_fabric(&p->o);
 	if (err == 0)
 		err = plan_history(p);
+	if (err == 0 && p->served != NULL)
+		err = check_declared(p);
 	if (err == 0 && p->served != NULL)
 		err = plan_clients(p);
 	else if (err == 0 && p->o.nodes != 0)
@@ -666,7 +667,9 @@ int vb_tbench_plan_nodes(void *plan)
 
 	if (vb_bench_is_net(p->o.fabric))
 		p->o.nodes = p->o.cluster.procs;
-	err = plan_clients(p);
+	err = check_declared(p);
+	if (err == 0)
+		err = plan_clients(p);
 	return err ? err : plan_memory(p);
 }
 
