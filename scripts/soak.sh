@@ -71,10 +71,10 @@ ledger=$dir/ledger.tsv
 def_code='def code: .hybrid // (.stages | map("?") | add);'
 names() {
 	jq -r "$def_code"' ((.locks, .planted, .as_published)[] | "lock \(.name) 0"),
-		((.cc, .cc_planted, .cc_as_published)[] | "txn \(.name) \(code)")' "$dir/list.json"
+		((.cc, .cc_declared, .cc_planted, .cc_as_published)[] | "txn \(.name) \(code)")' "$dir/list.json"
 }
 real_names() {
-	jq -r "$def_code"' (.locks[] | "lock \(.name) 0"), (.cc[] | "txn \(.name) \(code)")' "$dir/list.json"
+	jq -r "$def_code"' (.locks[] | "lock \(.name) 0"), ((.cc, .cc_declared)[] | "txn \(.name) \(code)")' "$dir/list.json"
 }
 
 "$verbena" list --json >"$dir/list.json" || fail "$verbena does not say what there is"

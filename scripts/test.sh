@@ -201,7 +201,7 @@ stage_seeds() {
 	names=$("$verbena" list --json | jq -r '.locks[].name')
 	[ -n "$names" ] || record fail "seeds" "verbena list names no lock"
 	together clean lock --lock <<<"$names"
-	names=$("$verbena" list --json | jq -r '.cc[].name')
+	names=$("$verbena" list --json | jq -r '(.cc + .cc_declared)[].name')
 	[ -n "$names" ] || record fail "seeds" "verbena list names no protocol of transactions"
 	together clean txn --cc <<<"$names"
 	check "far places" "$verbena" check txn --cc all --far --seeds "$seeds"

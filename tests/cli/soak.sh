@@ -66,6 +66,17 @@ soak 0.0001 --verbena "$verbena" --dir "$dir" --jobs 1 --slice 5 --only drtm-h
 is 'a name for one code is drawn with that one' \
 	[ "$(awk -F '\t' '$3 == "drtm-h" { print $4 }' "$dir/ledger.tsv" | sort -u)" = 01111 ]
 
+# Nobody has named one: of what there is, which here is only what stands in a list of its own.
+cat >"$work/declared" <<SH
+#!/bin/sh
+[ "\$1" = list ] || exec "$verbena" "\$@"
+"$verbena" "\$@" | jq '.locks = [] | .cc = []'
+SH
+chmod +x "$work/declared"
+soak 0.0001 --verbena "$work/declared" --dir "$work/declares" --jobs 1 --slice 5
+is 'a protocol whose transactions declare all is drawn, too' \
+	[ "$(tail -n +2 "$work/declares/ledger.tsv" | cut -f 3,6 | sort -u)" = "$(printf 'calvin\t5')" ]
+
 # A crash, and at which seed it is.
 cat >"$work/crashes" <<SH
 #!/bin/sh
