@@ -56,7 +56,7 @@ struct actor {
 };
 
 struct board {
-	uint32_t failed, stop;
+	uint32_t failed, stop, serving;
 	char why[512];
 	int64_t money; /* that the sweeper has counted */
 	uint64_t swept;
@@ -70,6 +70,9 @@ struct procs {
 	uint64_t lease_ns;
 	struct board *b;
 	unsigned born;
+	/* All is declared, and a server of each node in a process of its own gives the locks (calvin). */
+	bool declares;
+	pid_t server[NODES];
 	/* In a child. */
 	struct actor *me;
 	int64_t adds; /* what the transaction under way adds to all money */
@@ -158,9 +161,12 @@ struct move {
 
 static int move_body(struct procs *w, struct vb_coordinator *me, const struct move *m)
 {
+	const struct vb_txn_key keys[] = {{w->accounts, m->from, true}, {w->accounts, m->to, true}};
 	int64_t *from, *to;
-	int err = vb_txn_update(me, w->accounts, m->from, (void **)&from);
+	int err = w->declares ? vb_txn_declare(me, keys, 2) : 0;
 
+	if (err == 0)
+		err = vb_txn_update(me, w->accounts, m->from, (void **)&from);
 	if (err == 0)
 		err = vb_txn_update(me, w->accounts, m->to, (void **)&to);
 	if (err == 0) {
@@ -259,6 +265,25 @@ static int procs_wait(struct procs *w, pid_t pid, int flags)
 	return status;
 }
 
+static pid_t procs_serve(struct procs *w, uint16_t node)
+{
+	struct vb_db_server *server;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork_child();
+	assert_true(pid >= 0);
+	if (pid > 0)
+		return pid;
+	board_child();
+	vb_fabric_after_fork(w->f);
+	if (vb_db_server_start(w->db, node, &server) != 0)
+		procs_fail(w, "node %u has no server", node);
+	board_add(&w->b->serving);
+	for (;;)
+		vb_task_suspend(vb_sched_now(vb_sched_self()) + 1000 * MS);
+}
+
 static void procs_open(struct procs *w, const char *cc, bool recovery, uint64_t lease_ns)
 {
 	struct vb_db_params dp = {.cc = cc,
@@ -282,6 +307,11 @@ static void procs_open(struct procs *w, const char *cc, bool recovery, uint64_t 
 	assert_int_equal(vb_table_open(w->db, &tp, &w->accounts), 0);
 	for (uint64_t key = 0; key < ACCOUNTS; key++)
 		assert_int_equal(vb_table_load(w->accounts, key, &balance), 0);
+	w->declares = vb_cc_sequenced(w->db->cc);
+	for (uint16_t node = 0; w->declares && node < NODES; node++)
+		w->server[node] = procs_serve(w, node);
+	while (w->declares && board_get(&w->b->serving) < NODES)
+		usleep(500);
 }
 
 /* Ends the test, with what a process has found. */
@@ -291,6 +321,10 @@ static void procs_close(struct procs *w)
 	bool failed = board_get(&w->b->failed) != 0;
 
 	memcpy(why, w->b->why, sizeof(why));
+	for (unsigned node = 0; w->declares && node < NODES; node++) {
+		kill(w->server[node], SIGKILL);
+		waitpid(w->server[node], NULL, 0);
+	}
 	vb_db_close(w->db);
 	vb_fabric_close(w->f);
 	munmap(w->b, sizeof(*w->b));
@@ -309,9 +343,14 @@ struct count {
 static int count_body(struct vb_coordinator *me, void *arg)
 {
 	struct count *c = arg;
+	struct vb_txn_key keys[ACCOUNTS];
 	int err = 0;
 
 	c->sum = 0;
+	for (uint64_t key = 0; key < ACCOUNTS; key++)
+		keys[key] = (struct vb_txn_key){c->w->accounts, key, true};
+	if (c->w->declares)
+		err = vb_txn_declare(me, keys, ACCOUNTS);
 	for (uint64_t key = 0; key < ACCOUNTS && err == 0; key++) {
 		int64_t *one;
 
