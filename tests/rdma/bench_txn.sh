@@ -60,6 +60,26 @@ case $device in
 rxe*) is 'smallbank: nothing passes the device by' holds '.runs | all(.near_prims_per_txn == 0)' ;;
 esac
 
+# One of each kind, with the loads that insert and delete.
+kinds=no-wait-sx,silo,mvcc,to
+bench 2 --cc $kinds --hybrid none --workload tatp --subscribers 200
+is 'tatp: exit status 0' [ "$status" = 0 ]
+is 'tatp: every run, checked' right 4
+tpcc='--workload tpcc --items 200 --customers 30 --orders 5k'
+# shellcheck disable=SC2086
+bench 2 --cc $kinds --hybrid none $tpcc
+is 'tpcc: exit status 0' [ "$status" = 0 ]
+is 'tpcc: every run, checked' right 4
+
+# What --cc all is without, since it wants all declared.
+bench 2 --cc calvin --workload ycsb --records 1k --dist uniform --ops 6
+is 'calvin, ycsb: exit status 0' [ "$status" = 0 ]
+is 'calvin, ycsb: checked' right 1
+# shellcheck disable=SC2086
+bench 2 --cc calvin $tpcc --mix payment-new-order --ahead
+is 'calvin, tpcc: exit status 0' [ "$status" = 0 ]
+is 'calvin, tpcc: checked' right 1
+
 # A record that, with what stands beside it, is as long as a verb may be.
 bench 2 --cc silo --hybrid both --workload ycsb --record-bytes 65024 --records 8 --dist uniform --ops 2
 is 'the largest record: exit status 0' [ "$status" = 0 ]
