@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # How fast transactions are on shared memory: `scripts/speed-txn.sh BUILD` prints the tables of
-# doc/measuring-transactions.md, "Speed on shared memory".  About four minutes on two idle cores.
+# doc/measuring-transactions.md, "Speed on shared memory".  About eight minutes on two idle cores,
+# and 5 GiB: `mvcc` keeps four versions of each record.
 #
 # Each figure is the median of SPEED_ROUNDS runs (3).  What other work takes from the cores is taken out by
 # the CPU share of each run: "per core" is commits a second, divided by the processors that the workers had.
@@ -44,10 +45,19 @@ common="--workload ycsb --ops 16 --theta 0.6 --write-ratio 0.5"
 
 head "protocol, record, two processes"
 for bytes in 8 1024; do
-	for cc in silo no-wait sundial; do
+	for cc in silo no-wait sundial mvcc to cicada mocc; do
 		# shellcheck disable=SC2086
 		row "\`$cc\`, $bytes bytes" --cc $cc $common --nodes 2 --records "$records" --record-bytes $bytes \
 			--recovery off --no-breakdown
+	done
+done
+
+# Two processes share one warehouse, or four; each is as large as in the specification.
+head "protocol, warehouses of TPC-C, payment and new-order alone, two processes"
+for warehouses in 1 4; do
+	for cc in silo no-wait mvcc to cicada mocc; do
+		row "\`$cc\`, $warehouses" --cc $cc --workload tpcc --mix payment-new-order --nodes 1 --threads 2 \
+			--warehouses $warehouses --recovery off --no-breakdown
 	done
 done
 
