@@ -232,6 +232,8 @@ found_txn() { # PROTOCOL
 	local json=$out/found$job.json replay code=()
 	# Only a server can do what this one does wrong, and only where logs have copies these.
 	[ "$1" != planted:late-server ] || code=(--hybrid 010)
+	# And these votes are servers' votes.
+	[ "$1" != votes-as-published ] || code=(--hybrid 0100)
 	case $1 in planted:no-fence | planted:no-copies) code=(--copies) ;; esac
 	"$verbena" check txn --cc "$1" "${code[@]}" --seeds $((2 * seeds)) --json "$json"
 	[ $? = 3 ] || return 1

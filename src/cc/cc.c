@@ -33,7 +33,8 @@ const struct vb_cc_ops *const vb_ccs_declared[] = {
 };
 
 const struct vb_cc_ops *const vb_ccs_published[] = {
-	&vb_cc_wound_wait_as_published, &vb_cc_silo_as_published,
+	&vb_cc_wound_wait_as_published, &vb_cc_votes_as_published,
+	&vb_cc_silo_as_published,       &vb_cc_sundial_as_published,
 	&vb_cc_maat_as_published,       &vb_cc_mvcc_as_published,
 	&vb_cc_cicada_as_published,     &vb_cc_to_as_published,
 	&vb_cc_to_cascade_as_published, NULL,

@@ -30,7 +30,7 @@
  * this comes to an end, and when, says doc/cc/sundial.md ("Words").
  *
  * Departs from the paper (why, with the interleavings: doc/cc/sundial.md):
- *   - lock and lease are one word, so a renewal's CAS fails if somebody has locked;
+ *   - lock and lease are one word, so a renewal's CAS fails if somebody has locked (cc/sundial_published.c);
  *   - a renewal is one CAS without a READ before it, and so is a lock;
  *   - what is read is whole.
  */

@@ -35,7 +35,7 @@
  *
  * Departs from the paper (why: doc/cc/votes.md):
  *   - locks are words of the tuples, and not the lock table's;
- *   - the votes' word is never zeroed, and a vote says whose it is;
+ *   - the votes' word is never zeroed, and a vote says whose it is (votes-as-published: it does not);
  *   - records are written behind the decision, so a no costs no undo;
  *   - the decision is a CAS of the status word, since there is recovery;
  *   - there is no message for the end: locks go with the writes.
@@ -126,6 +126,17 @@ const struct vb_cc_ops vb_cc_votes = {
 	.summary = "bounded-wait-sx, and a vote of every server concerned before the commit point",
 	.source = "Barthels et al., PVLDB 2019, sections 3.1 to 3.3",
 	.caps = VOTES_CAPS,
+	VOTES_OPS,
+	.prepare = prepare,
+};
+
+const struct vb_cc_ops vb_cc_votes_as_published = {
+	.name = "votes-as-published",
+	.summary = "votes that do not say whose they are, so that a late one counts for the next "
+		   "transaction",
+	.source = "Barthels et al., PVLDB 2019, section 3.3, to the letter",
+	.planted = "unasked",
+	.caps = VOTES_CAPS | VB_CC_NAMELESS_VOTES,
 	VOTES_OPS,
 	.prepare = prepare,
 };

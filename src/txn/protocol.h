@@ -254,6 +254,8 @@ enum vb_cc_caps {
 	/* What others must know of a transaction stands in its node's memory beside status word and log: these have no
 	 * copies, and are not another process's. */
 	VB_CC_AT_HOME = 1 << 18,
+	/* Of VB_STAGE_VOTES: a vote does not say whose it is (txn/vote.c). */
+	VB_CC_NAMELESS_VOTES = 1 << 19,
 };
 
 struct vb_txn;

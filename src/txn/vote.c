@@ -54,6 +54,12 @@ int vb_votes_say(uint64_t ts, unsigned of, uint64_t since)
 	return since == of * vb_vote(ts, true) ? 1 : -1;
 }
 
+/* Whose a vote on it says to be: of votes-as-published, every transaction's of the place. */
+static uint64_t name_of(const struct vb_db *db, uint64_t ts)
+{
+	return db->cc->caps & VB_CC_NAMELESS_VOTES ? vb_ts_make(1, vb_ts_place(ts)) : ts;
+}
+
 vb_addr vb_vote_word(const struct vb_db *db, uint64_t ts)
 {
 	return vb_db_place(db, vb_ts_place(ts)) + offsetof(struct vb_place_head, votes);
@@ -69,7 +75,7 @@ void vb_vote_cast(const struct vb_db *db, uint16_t node, uint64_t ts, bool yes, 
 	*v = (struct vb_verb){.op = VB_OP_FAA64,
 			      .flags = VB_SIGNALLED,
 			      .addr = vb_vote_word(db, ts),
-			      .compare.lo = vb_vote(ts, yes)};
+			      .compare.lo = vb_vote(name_of(db, ts), yes)};
 	if (db->watch != NULL && db->watch->voted != NULL)
 		db->watch->voted(db->watch->ctx, ts, node, yes);
 }
@@ -118,7 +124,7 @@ int vb_ballot_count(struct vb_txn *t, const struct vb_ballot *b)
 
 		if (err != 0)
 			return err;
-		says = vb_votes_say(t->ts, b->of, word - b->before);
+		says = vb_votes_say(name_of(t->me->db, t->ts), b->of, word - b->before);
 		VB_SOMETIMES_IF(says < 0, 2000, "votes: somebody says no, or is late");
 		if (says != 0)
 			return says > 0 ? 0 : -EAGAIN;

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "base/sometimes.h"
+#include "cc/protocols.h"
 #include "check/planted/planted.h"
 #include "check/txn/campaign.h"
 #include "check/txn/world.h"
@@ -668,6 +669,14 @@ static void beyond(void **state)
 }
 
 #ifndef VB_ASAN
+/* What only a server does wrong needs a server that does it. */
+static const char *served_by(const struct vb_cc_ops *cc)
+{
+	if (cc == &vb_planted_late_server)
+		return "010";
+	return cc == &vb_cc_votes_as_published ? "0100" : NULL;
+}
+
 static void planted_are_found(const struct vb_cc_ops *const *list)
 {
 	for (; *list != NULL; list++) {
@@ -675,8 +684,7 @@ static void planted_are_found(const struct vb_cc_ops *const *list)
 
 		if ((*list)->planted == NULL)
 			continue;
-		/* What only a server does wrong needs a server that does it. */
-		vb_txn_campaign_init(&c, *list, *list == &vb_planted_late_server ? "010" : NULL);
+		vb_txn_campaign_init(&c, *list, served_by(*list));
 		c.all.first = 1;
 		c.all.seeds = 400;
 		c.copies = *list == &vb_planted_no_fence || *list == &vb_planted_no_copies;
