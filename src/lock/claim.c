@@ -8,6 +8,15 @@
 #include "base/log.h"
 #include "base/sometimes.h"
 
+void vb_claim_make(struct vb_lock_client *me)
+{
+	struct vb_claim *c = &me->claims[me->n_made];
+
+	memset(c, 0, sizeof(*c));
+	c->me = me;
+	c->slot = me->n_made++;
+}
+
 void vb_claim_none_left(const struct vb_lock_client *me)
 {
 	vb_error("a client has %u locks held, awaited or being handed on; release some first, or "

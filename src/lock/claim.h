@@ -33,6 +33,9 @@ static inline struct vb_claim *vb_claim_find(struct vb_lock_client *me, uint64_t
 	return NULL;
 }
 
+/* The next claim that nobody has had yet. */
+void vb_claim_make(struct vb_lock_client *me);
+
 /* The first free claim (most often the same, and warm), or NULL. */
 static inline struct vb_claim *vb_claim_take_slot(struct vb_lock_client *me, uint64_t lock)
 {
@@ -46,6 +49,9 @@ static inline struct vb_claim *vb_claim_take_slot(struct vb_lock_client *me, uin
 	me->used[w] |= 1ull << i % 64;
 	me->locks[i] = lock;
 	me->n_used++;
+	/* The first free one is never behind the next. */
+	if (vb_unlikely(i == me->n_made))
+		vb_claim_make(me);
 	return &me->claims[i];
 }
 
@@ -162,7 +168,7 @@ int vb_claim_take_token(struct vb_lock_client *me, struct vb_claim *c);
 static inline bool vb_claim_is_hold(const struct vb_lock_client *me, const struct vb_claim *c,
 				    const struct vb_grant *grant)
 {
-	return c >= me->claims && c < me->claims + me->space->claims && c->state == CLAIM_HELD &&
+	return c >= me->claims && c < me->claims + me->n_made && c->state == CLAIM_HELD &&
 	       c->hold == grant->hold;
 }
 

@@ -13,22 +13,23 @@
 /* How many numbers of holds a client may use up: one per millisecond for 34 years. */
 #define HOLDS_EACH (1ull << 40)
 
-/* The client with its claims, in one piece. */
+/*
+ * The client with its claims, in one piece.  What most clients never use lies at its end and is not touched: a
+ * simulation has tens of thousands of clients, and each claim that was ever taken is half a KiB of it.
+ */
 static struct vb_lock_client *new_client(const struct vb_lock_space *space)
 {
+	size_t used = vb_claim_words(space) * sizeof(uint64_t);
+	size_t locks = space->claims * sizeof(uint64_t);
 	size_t claims = space->claims * sizeof(struct vb_claim);
-	size_t words = vb_claim_words(space) + space->claims;
-	struct vb_lock_client *me = calloc(1, sizeof(*me) + claims + words * sizeof(uint64_t));
+	struct vb_lock_client *me = malloc(sizeof(*me) + used + locks + claims);
 
 	if (!me)
 		return NULL;
-	me->claims = (struct vb_claim *)(me + 1);
-	me->used = (uint64_t *)(me->claims + space->claims);
+	memset(me, 0, sizeof(*me) + used);
+	me->used = (uint64_t *)(me + 1);
 	me->locks = me->used + vb_claim_words(space);
-	for (uint32_t i = 0; i < space->claims; i++) {
-		me->claims[i].me = me;
-		me->claims[i].slot = i;
-	}
+	me->claims = (struct vb_claim *)(me->locks + space->claims);
 	return me;
 }
 

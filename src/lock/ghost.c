@@ -47,7 +47,7 @@ static void lock_ghosts(struct vb_lock_space *space)
 
 void vb_lock_client_bury(struct vb_lock_client *me)
 {
-	for (unsigned i = 0; i < me->space->claims; i++)
+	for (unsigned i = 0; i < me->n_made; i++)
 		if (me->space->ops->caps & VB_LOCK_MESSAGES && me->used[i / 64] >> i % 64 & 1)
 			vb_box_close(&me->claims[i].box);
 	vb_ep_close(me->ep);
@@ -101,7 +101,7 @@ static bool haunted(struct vb_lock_space *space)
 
 static void cancel_proxies(struct vb_lock_client *me)
 {
-	for (uint32_t i = 0; i < me->space->claims; i++) {
+	for (unsigned i = 0; i < me->n_made; i++) {
 		struct vb_claim *c = &me->claims[i];
 
 		if (c->state != CLAIM_PROXY)

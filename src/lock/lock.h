@@ -153,8 +153,8 @@ struct vb_lock_client {
 	/* The protocol's. */
 	void *priv;
 	void *user;
-	/* How many claims are not free. */
-	unsigned n_used;
+	/* How many claims are not free, and how many have ever been taken: those behind are not to be looked at. */
+	unsigned n_used, n_made;
 	/* The number of the last hold: no two of a process have the same. */
 	uint64_t holds;
 	struct vb_opened opened;

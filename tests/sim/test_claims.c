@@ -5,6 +5,8 @@
  */
 #include "sim_test.h"
 
+#include <unistd.h>
+
 #include "base/log.h"
 #include "check/lock/audit.h"
 #include "lock/lock.h"
@@ -90,6 +92,54 @@ static void test_many(void **state)
 	run("mcs");
 }
 
+static uint64_t resident_bytes(void)
+{
+	unsigned long size, resident;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%lu %lu", &size, &resident), 2);
+	fclose(f);
+	return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+#define IDLE      64u
+#define IDLE_EACH 4096u /* claims: 2 MiB */
+
+static void idler(void *arg)
+{
+	struct vb_lock_client *idle[IDLE];
+	struct scene *s = arg;
+	uint64_t before = resident_bytes(), after;
+
+	for (unsigned i = 0; i < IDLE; i++) {
+		assert_int_equal(vb_lock_client_open(s->space, 1, &idle[i]), 0);
+		take(idle[i], i, &s->grant[i], 0);
+	}
+	after = resident_bytes();
+	assert_in_range(after, 0, before + IDLE * (256u << 10));
+	for (unsigned i = 0; i < IDLE; i++)
+		vb_lock_client_close(idle[i]);
+	s->done = true;
+}
+
+/* A client costs the claims that it has taken, not those that it may take. */
+static void test_claims_cost_when_taken(void **state)
+{
+	struct vb_lock_space_params p = {
+		.lock = "mcs", .locks = LOCKS, .lease_ns = 1000000000, .claims = IDLE_EACH};
+	struct vb_fabric *f = cluster("profile=cx5", 2, 1);
+	struct scene s = {0};
+
+	(void)state;
+	assert_int_equal(vb_lock_space_open(f, &p, &s.space), 0);
+	assert_int_equal(vb_task_spawn(vb_sched_self(), idler, &s, NULL, NULL), 0);
+	assert_int_equal(vb_sched_run(vb_sched_self(), NULL, VB_FOREVER), 0);
+	assert_true(s.done);
+	vb_lock_space_close(s.space);
+	vb_fabric_close(f);
+}
+
 static void test_too_many(void **state)
 {
 	struct vb_lock_space_params p = {.lock = "cas", .locks = 10, .claims = 65537};
@@ -110,6 +160,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_too_many),
+		cmocka_unit_test(test_claims_cost_when_taken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,8 @@ bool audit_read_hold(const struct audit_hold *h, struct audit_hold *out)
 static struct audit_hold *hold_at(struct vb_audit *a, unsigned client, unsigned slot)
 {
 	vb_assert(slot < a->claims);
-	return &a->hold[(size_t)client * a->claims + slot];
+	/* The first ones of all clients beside each other: most clients never have another. */
+	return &a->hold[(size_t)slot * a->clients + client];
 }
 
 /* Alone the client's own thread writes it. */

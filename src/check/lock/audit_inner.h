@@ -68,7 +68,7 @@ struct vb_audit {
 	struct audit_lock *lock;
 	uint64_t *waits; /* [clients]: 1 + lock while queued; dense, because grants search it */
 	struct audit_client *client;
-	struct audit_hold *hold; /* [clients][claims]: as the claim of this slot is held */
+	struct audit_hold *hold; /* [claims][clients]: as the claim of this slot is held */
 	uint64_t *used;          /* [clients][words]: bit per hold */
 	unsigned forgives;       /* bit i: rule i */
 	uint64_t forgiven[VB_AUDIT_RULES];
