@@ -119,7 +119,7 @@ struct vb_fabric_params {
 	uint16_t nodes;
 	/* Size of each node's segment, 4 KiB to 256 TiB; 0: 64 MiB. */
 	uint64_t node_bytes;
-	/* How many endpoints may be open at a time, on all nodes together, 1 to 65536; 0: 1024. */
+	/* How many endpoints may be open at a time, on all nodes together, 1 to 131072; 0: 1024. */
 	uint32_t endpoints;
 	/* sim: decides everything that happens; elsewhere: seeds the clients' random numbers. */
 	uint64_t seed;

@@ -36,7 +36,7 @@
 #include "task/task.h"
 
 #define VB_FABRIC_NODES_MAX     4096
-#define VB_FABRIC_ENDPOINTS_MAX 65536
+#define VB_FABRIC_ENDPOINTS_MAX 131072
 
 /*
  * A process of this machine, as something that can be asked later whether it lives: pid (upper 32

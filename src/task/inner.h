@@ -6,6 +6,12 @@
  * page holds both.  Address space per task: 64 KiB and a 16 KiB guard.  Memory: the pages it has
  * touched, one to three for ordinary code (4 to 12 KiB), and about 40 bytes of page table.  A
  * process may have some 32,000 tasks under Linux' default vm.max_map_count (two areas each).
+ *
+ * A simulation may have more.  In virtual time the stacks of a scheduler behind the first
+ * VB_STACK_GUARDED have no guards of their own: they lie in slabs of VB_SLAB_STACKS, side by side,
+ * with one guard below all.  What overflows such a stack runs into the upper end of the next one,
+ * through its task's `canary`, which is looked at each time that task is entered or ends; the
+ * process is aborted then.  So it is found late, and not at all if a frame jumps over the canary.
  */
 #ifndef VB_TASK_INNER_H
 #define VB_TASK_INNER_H
@@ -25,6 +31,17 @@
 #define VB_STACK_POOL_MAX 1024
 #define VB_STACK_MIN_LOG2 14
 #define VB_STACK_CLASSES  13 /* 16 KiB to 64 MiB */
+#define VB_STACK_GUARDED  16384u
+#define VB_SLAB_STACKS    64u
+#define VB_STACK_CANARY   0x7465726d69746573ull
+
+/* At the lower end of its mapping. */
+struct vb_slab {
+	size_t bytes;    /* of the mapping */
+	char *next;      /* the first stack that was never given out */
+	unsigned unused; /* how many were not */
+	unsigned given;  /* and how many were and have not come back */
+};
 
 struct vb_wheel {
 	uint64_t base;
@@ -37,6 +54,7 @@ struct vb_wheel {
 struct vb_stack_pool {
 	struct vb_list free; /* of dead tasks, by link */
 	unsigned n;
+	struct vb_slab *slab; /* with stacks that were never given out, or NULL */
 };
 
 enum vb_task_state {
@@ -62,6 +80,7 @@ struct vb_task {
 	bool daemon;
 	bool started;
 	uint8_t stack_class;
+	bool unguarded;    /* its stack is in a slab */
 	int result;        /* of the wait that has ended */
 	int timeout_value; /* result if the timer ends the wait */
 	struct vb_timer timer;
@@ -70,8 +89,10 @@ struct vb_task {
 	void *user;
 	const char *name;
 	struct vb_list all;
-	char *mapping;
+	char *bottom;         /* of the stack */
+	struct vb_slab *slab; /* if it is unguarded */
 	struct vb_fiber fiber;
+	uint64_t canary; /* last: the nearest to the stack above, if that has no guard */
 };
 
 struct vb_sched {
@@ -89,6 +110,8 @@ struct vb_sched {
 	struct vb_list all;
 	struct vb_stack_pool pools[VB_STACK_CLASSES];
 	unsigned colour;            /* of the next new stack */
+	unsigned guarded;           /* stacks that have one */
+	unsigned guarded_most;      /* in virtual time */
 	struct vb_sched *forgotten; /* chain of schedulers a fork left behind */
 	/* keeper.c.  The first three are whoever's who has the scheduler. */
 	unsigned background;   /* pieces of background work */
@@ -122,10 +145,18 @@ static inline bool vb_wheel_empty(const struct vb_wheel *w)
 
 /* The size class of a stack, or -EINVAL. */
 int vb_stack_class(size_t bytes);
-/* A task without a life: mapping, stack_class and fiber are set.  NULL: out of memory (said). */
+/* A task without a life: its stack and fiber are set.  NULL: out of memory (said). */
 struct vb_task *vb_stack_get(struct vb_sched *s, unsigned stack_class);
 void vb_stack_put(struct vb_sched *s, struct vb_task *t);
 void vb_stack_trim(struct vb_sched *s);
+/* The stack above the task's has overflowed. */
+VB_NORETURN VB_COLD void vb_stack_torn(void);
+
+static inline void vb_stack_check(const struct vb_task *t)
+{
+	if (vb_unlikely(t->unguarded) && vb_unlikely(t->canary != VB_STACK_CANARY))
+		vb_stack_torn();
+}
 
 /* ---- state.c ---- */
 
@@ -145,6 +176,7 @@ static inline void vb_task_enter(struct vb_sched *s, struct vb_task *t)
 {
 	transfer_t from;
 
+	vb_stack_check(t);
 	s->face.current = t;
 	s->switches++;
 	t->state = VB_TASK_RUNNING;

@@ -140,6 +140,7 @@ int vb_sched_create(const struct vb_env_ops *env, void *env_ctx, struct vb_sched
 	vb_list_init(&s->all);
 	for (unsigned c = 0; c < VB_STACK_CLASSES; c++)
 		vb_list_init(&s->pools[c].free);
+	s->guarded_most = VB_STACK_GUARDED;
 	s->face.now_ns = vb_clock_early_ns();
 	pthread_mutex_init(&s->env_lock, NULL);
 	vb_task_init_root(s);

@@ -80,7 +80,7 @@ int vb_task_spawn(struct vb_sched *s, void (*body)(void *arg), void *arg,
 	t->arg = arg;
 	t->user = NULL;
 	t->name = params->name != NULL ? params->name : "task";
-	t->ctx = make_fcontext(t, (size_t)((char *)t - t->mapping), task_entry);
+	t->ctx = make_fcontext(t, (size_t)((char *)t - t->bottom), task_entry);
 	t->state = VB_TASK_READY;
 	vb_list_push(&s->ready, &t->link);
 	vb_list_push(&s->all, &t->all);

@@ -2,6 +2,12 @@
 /* Tasks: order, permits, deadlines, cancellation, death, the root. */
 #include "task_fixture.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "task/inner.h"
+
 /* ---- switching and order ---- */
 
 static void test_order(void **state)
@@ -348,6 +354,96 @@ static void test_stack_is_reused(void **state)
 	}
 }
 
+static unsigned mappings(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	unsigned n = 0;
+
+	assert_non_null(f);
+	for (int c; (c = fgetc(f)) != EOF;)
+		n += c == '\n';
+	fclose(f);
+	return n;
+}
+
+#define CROWD (3 * VB_SLAB_STACKS + 5)
+
+/* Of very many tasks in virtual time not each has a mapping and a guard. */
+static void test_stacks_share_mappings(void **state)
+{
+	uint64_t forever = VB_FOREVER;
+	struct vb_task *t[CROWD];
+	unsigned before = mappings();
+	double out = 0;
+
+	(void)state;
+	sched->guarded_most = 2;
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned i = 0; i < CROWD; i++)
+			t[i] = spawn(wait_then_never, &forever);
+		run_until_stuck();
+		assert_in_range(mappings(), 0, before + 24);
+		for (unsigned i = 0; i < CROWD; i++)
+			vb_task_kill(t[i]);
+		spawn(keeper, &out);
+		run_all();
+		vb_stack_trim(sched);
+		assert_in_range(mappings(), 0, before + 8);
+	}
+}
+
+/* As the frames of a deep call would: down to the task below. */
+static void overflow(void *arg)
+{
+	volatile uint64_t *at = (uint64_t *)(void *)vb_task_self()->bottom;
+	uint64_t *last = &((struct vb_task *)arg)->canary;
+
+	while (at > last)
+		*--at = 0;
+}
+
+/* It ends the process, which says why to `to`. */
+static void overflowing_process(int to)
+{
+	uint64_t forever = VB_FOREVER;
+	struct vb_task *below;
+
+	dup2(to, STDERR_FILENO);
+	signal(SIGABRT, SIG_DFL);
+	if (vb_sched_create(&virtual_env, NULL, &sched) != 0)
+		_exit(1);
+	sched->guarded_most = 0;
+	below = spawn(wait_then_never, &forever);
+	spawn(overflow, below);
+	(void)vb_sched_run(sched, NULL, VB_FOREVER);
+	vb_task_kill(below);
+	_exit(0);
+}
+
+/* Without a guard it is found when the task of the stack below goes on or ends. */
+static void test_overflow_is_found(void **state)
+{
+	char said[512];
+	int status, ends[2];
+	ssize_t n;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	pid = fork();
+	assert_int_not_equal(pid, -1);
+	if (pid == 0)
+		overflowing_process(ends[1]);
+	close(ends[1]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	n = read(ends[0], said, sizeof(said) - 1);
+	close(ends[0]);
+	assert_true(n > 0);
+	said[n] = '\0';
+	assert_non_null(strstr(said, "overflowed its stack"));
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 static void test_kill_all(void **state)
 {
 	uint64_t forever = VB_FOREVER, soon = 50;
@@ -455,6 +551,8 @@ int main(void)
 		VIRTUAL(test_kill_from_a_task),
 		VIRTUAL(test_kill_all),
 		VIRTUAL(test_stack_is_reused),
+		VIRTUAL(test_stacks_share_mappings),
+		VIRTUAL(test_overflow_is_found),
 		VIRTUAL(test_die),
 		VIRTUAL(test_root_suspends),
 		VIRTUAL(test_root_woken_in_run),

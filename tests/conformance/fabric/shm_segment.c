@@ -192,7 +192,7 @@ static void test_bad_parameters(void **state)
 		{.nodes = 4097},
 		{.node_bytes = 4095},
 		{.node_bytes = 1ull << 49},
-		{.endpoints = 65537},
+		{.endpoints = 131073},
 		{.options = "ring=many"},
 		{.options = "ring=8"},
 		{.options = "bell=1"},
@@ -220,7 +220,7 @@ static void test_defaults(void **state)
 {
 	const struct vb_fabric_params p = {0};
 	const struct vb_fabric_params most = {
-		.fabric = "sim", .nodes = 4096, .node_bytes = 4096, .endpoints = 65536};
+		.fabric = "sim", .nodes = 4096, .node_bytes = 4096, .endpoints = 131072};
 	const char *const far[] = {"verbs", "ucx"};
 	static struct vb_ep *e[1024];
 	char lengthy[201], said[512];
