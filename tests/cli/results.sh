@@ -113,10 +113,17 @@ is_json 'model: ... and how' '[.runs[] | select(.published.sets != null).publish
 	["calibrated", "data sheet", "derived", "measured"]'
 is_json 'model: no profile without an effect has its parameter' '[.runs[] | select(.profile == "cx5") |
 	.published.sets // empty] | unique == ["atomic128_ns", "inbound_ns", "word64_busy_ns"]'
-is_json 'model: each effect of each card, off' '[.runs[] | select(.name | startswith("without")) |
+is_json 'model: each effect of each card, off' '[.runs[] | select(.name | test("^without [^_]*$")) |
 	.profile + .name] | length == 24 and (unique | length == 24)'
+is_json 'model: ... and each parameter of one that has several, which is less than all of them' \
+	'[.runs[] | select(.profile == "cx5-card" and (.name | test("handover|^without .*(messages|_)"))) | [.name, .value]] |
+	(map(.[0]) | .[1:] == ["without messages", "without connect_ns", "without hear_ns", "without recv_ns",
+	"without send_waits"]) and (map(.[1]) | .[1] < (.[2:] | min) and .[0] >= (.[2:] | max))'
+is_json 'model: a delay of a microsecond is one for each request' '([.runs[] | {(.profile + " " + .name): .value}] | add) as $v |
+	[.runs[] | select(.name == "READ of 8 B, delay=1us") | .value - $v[.profile + " READ of 8 B"] - 1 | fabs < 1e-6] |
+	length > 6 and all'
 is_json 'model: a card gets no faster when an effect is on, but for its words and its own memory' '[.runs | . as $r | keys[] |
-	select($r[.].name | startswith("without")) | select($r[.].name | IN("without busy-word", "without own-node") | not) |
+	select($r[.].name | test("^without [^_]*$")) | select($r[.].name | IN("without busy-word", "without own-node") | not) |
 	($r[. - 1].value <= $r[.].value) != ($r[.].unit == "us")] | all'
 
 # A hold of two leases and a half, by default ten milliseconds each.

@@ -253,6 +253,14 @@ static void test_messages_off_and_of_servers_cost_nothing_more(void **state)
 	vb_ep_close(b);
 	vb_ep_close(a);
 	vb_fabric_close(f);
+	/* One parameter alone. */
+	f = cluster("profile=cx5-card,without=hear_ns", 2, 1);
+	a = endpoint(f, 0);
+	b = endpoint(f, 1);
+	assert_int_equal(sent(a, b, false), path(p) + p->connect_ns + p->write_ns);
+	vb_ep_close(b);
+	vb_ep_close(a);
+	vb_fabric_close(f);
 	/* Requests, and what answers them. */
 	assert_int_equal(rpc_ns("profile=cx5-card", 64, 10),
 			 rpc_ns("profile=cx5-card,without=messages", 64, 10));

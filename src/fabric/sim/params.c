@@ -110,6 +110,13 @@ bool vb_sim_has_effect(const struct vb_sim_profile *p, const char *effect)
 	return false;
 }
 
+/* By its effect, or alone, by its own name. */
+static bool is_called(const struct vb_sim_param *param, const char *word, size_t len)
+{
+	return (strlen(param->effect) == len && strncmp(param->effect, word, len) == 0) ||
+	       (strlen(param->name) == len && strncmp(param->name, word, len) == 0);
+}
+
 static int switch_off(struct vb_sim_profile *p, const char *effect, size_t len)
 {
 	const char *names[VB_ARRAY_SIZE(vb_sim_params)];
@@ -123,7 +130,7 @@ static int switch_off(struct vb_sim_profile *p, const char *effect, size_t len)
 		if (param->effect == NULL || vb_sim_value(p, param) == 0)
 			continue;
 		names[n++] = param->effect;
-		if (strlen(param->effect) != len || strncmp(param->effect, effect, len) != 0)
+		if (!is_called(param, effect, len))
 			continue;
 		memset((char *)p + param->offset, 0, param->bytes);
 		was_on = true;

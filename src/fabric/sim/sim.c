@@ -29,8 +29,9 @@ static const struct vb_opt sim_table[] = {
 	VB_OPT_CHOICE(struct sim_options, profile, "profile",
 		      "cx5|cx3|plain64|zero|cx5-card|cx4-card|cx3-card", "cx5",
 		      "which NIC is simulated"),
-	VB_OPT_STRING(struct sim_options, without, "without", "EFFECT+...", NULL,
-		      "effects of the profile that are switched off"),
+	VB_OPT_STRING(
+		struct sim_options, without, "without", "EFFECT+...", NULL,
+		"effects of the profile, or single parameters of them, that are switched off"),
 	VB_OPT_SIZE(struct sim_options, handlers, "handlers", "1", 1, SIM_HANDLERS_MAX,
 		    "server threads that work on one endpoint's requests"),
 	VB_OPT_SIZE(

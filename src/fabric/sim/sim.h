@@ -234,7 +234,8 @@ uint64_t vb_sim_value(const struct vb_sim_profile *p, const struct vb_sim_param 
 const struct vb_sim_source *vb_sim_source_of(const struct vb_sim_profile *p, const char *param);
 const struct vb_sim_profile *vb_sim_profile_find(const char *name); /* or NULL */
 bool vb_sim_has_effect(const struct vb_sim_profile *p, const char *effect);
-/* Switches effects off, NAME+NAME...; -EINVAL, said, where the profile does not have one. */
+/* Switches effects off, or single parameters of them, NAME+NAME...; -EINVAL, said, where the profile does not
+ * have one. */
 int vb_sim_without(struct vb_sim_profile *p, const char *effects);
 
 /* What a READ of 8 bytes takes when nothing is in its way. */

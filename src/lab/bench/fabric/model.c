@@ -40,7 +40,8 @@ static const struct measure {
 	enum vb_op op;
 	uint32_t len, stride;
 	const char *effect; /* that it shows */
-	const char *with; /* options that it needs the effect for, and is not measured otherwise */
+	/* Options that it needs, and, if it shows an effect, needs that for: it is not measured otherwise. */
+	const char *with;
 } measures[] = {
 	[VB_MODEL_READ] = {"READ of 8 B", "us", ALONE, VB_OP_READ, 8, 0, NULL, NULL},
 	[VB_MODEL_WRITE] = {"WRITE of 64 B", "us", ALONE, VB_OP_WRITE, 64, 0, NULL, NULL},
@@ -73,6 +74,8 @@ static const struct measure {
 			    "outstanding", NULL},
 	[VB_MODEL_OWN] = {"CAS on the own node", "us", OWN, VB_OP_CAS64, 0, 0, "own-node",
 			  "own=memory"},
+	[VB_MODEL_DELAYED] = {"READ of 8 B, delay=1us", "us", ALONE, VB_OP_READ, 8, 0, NULL,
+			      "delay=1us"},
 };
 
 /* ---- one measurement ---- */
@@ -264,13 +267,46 @@ static void add(struct vb_floor *f, const struct vb_sim_profile *p, const struct
 	f->row[f->n - 1].published = beside;
 }
 
+static int add_without(struct vb_floor *f, const struct vb_sim_profile *p, const struct measure *m,
+		       const char *without)
+{
+	char name[48];
+	double value;
+	int err = measure(p, m, without, f->o.seed, &value);
+
+	if (err)
+		return err;
+	snprintf(name, sizeof(name), "without %s", without);
+	vb_floor_add(f, "model", name, m->unit, value, NULL, 0);
+	f->row[f->n - 1].profile = p->name;
+	return 0;
+}
+
+/* Without the effect, and without each of its parameters, if they are several. */
+static int add_switches(struct vb_floor *f, const struct vb_sim_profile *p, const struct measure *m)
+{
+	const struct vb_sim_param *of[16];
+	unsigned n = 0;
+	int err = add_without(f, p, m, m->effect);
+
+	for (unsigned i = 0; i < vb_sim_param_count && n < VB_ARRAY_SIZE(of); i++) {
+		const struct vb_sim_param *param = &vb_sim_params[i];
+
+		if (param->effect != NULL && strcmp(param->effect, m->effect) == 0 &&
+		    vb_sim_value(p, param) != 0)
+			of[n++] = param;
+	}
+	for (unsigned i = 0; n > 1 && i < n && err == 0; i++)
+		err = add_without(f, p, m, of[i]->name);
+	return err;
+}
+
 static int one_measure(struct vb_floor *f, const struct vb_sim_profile *p, enum vb_model what)
 {
 	const struct measure *m = &measures[what];
 	const struct vb_published *beside = vb_published_next(NULL, p->name, what);
-	double value, without;
+	double value;
 	int err = measure(p, m, NULL, f->o.seed, &value);
-	char name[48];
 
 	if (err)
 		return err;
@@ -279,20 +315,14 @@ static int one_measure(struct vb_floor *f, const struct vb_sim_profile *p, enum 
 	while (beside != NULL && (beside = vb_published_next(beside, p->name, what)) != NULL);
 	if (m->effect == NULL || !vb_sim_has_effect(p, m->effect))
 		return 0;
-	err = measure(p, m, m->effect, f->o.seed, &without);
-	if (err)
-		return err;
-	snprintf(name, sizeof(name), "without %s", m->effect);
-	vb_floor_add(f, "model", name, m->unit, without, NULL, 0);
-	f->row[f->n - 1].profile = p->name;
-	return 0;
+	return add_switches(f, p, m);
 }
 
 static bool can_measure(const struct vb_sim_profile *p, const struct measure *m)
 {
 	if (m->op == VB_OP_MFAA128 && !p->masked128)
 		return false;
-	return m->with == NULL || vb_sim_has_effect(p, m->effect);
+	return m->with == NULL || m->effect == NULL || vb_sim_has_effect(p, m->effect);
 }
 
 int vb_floor_model(struct vb_floor *f)

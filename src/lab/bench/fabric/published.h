@@ -26,6 +26,7 @@ enum vb_model {
 	VB_MODEL_CORE,
 	VB_MODEL_BATCH,
 	VB_MODEL_OWN,
+	VB_MODEL_DELAYED,
 };
 
 struct vb_published {
