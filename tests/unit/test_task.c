@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "task/inner.h"
 
 /* ---- switching and order ---- */
@@ -430,7 +431,7 @@ static void test_overflow_is_found(void **state)
 
 	(void)state;
 	assert_int_equal(pipe(ends), 0);
-	pid = fork();
+	pid = fork_child();
 	assert_int_not_equal(pid, -1);
 	if (pid == 0)
 		overflowing_process(ends[1]);
