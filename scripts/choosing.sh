@@ -61,11 +61,18 @@ sim() {
 	# shellcheck disable=SC2086
 	run lock "$name" --fabric sim --nodes 6 "$@" $short
 }
+# sim_txn NAME ARGS...: all protocols but two: calvin, which wants all keys declared in one call and is in no
+# `all`, and drtm-h, which has one code alone.  A load that declares so only with --ahead has it for calvin.
 sim_txn() {
-	name=$1
+	load=$1 ahead=''
 	shift
+	case " $* " in *' tpcc '*) ahead=--ahead ;; esac
 	# shellcheck disable=SC2086
-	run txn "txn-$name" --fabric sim --nodes 6 --cc all --hybrid none "$@" $short_txn
+	{
+		run txn "txn-$load" --fabric sim --nodes 6 --cc all --hybrid none "$@" $short_txn
+		run txn "drtm-h-$load" --fabric sim --nodes 6 --cc drtm-h "$@" $short_txn
+		run txn "calvin-$load" --fabric sim --nodes 6 --cc calvin "$@" $ahead $short_txn
+	}
 }
 
 # put PAGE MARK FILTER FILE...: what FILTER prints of the FILEs stands between the page's <!-- MARK --> and
@@ -91,9 +98,10 @@ put() {
 	def lock: "[`\(.)`](locks/\(.).md)";
 	def row: "| " + (map(tostring) | join(" | ")) + " |";
 	def head: row, (["---"] + [.[1:][] | "---:"] | row);
-	(reduce inputs as $j ({}; (input_filename | sub("^.*/"; "") | sub("\\.json$"; "")) as $n |
-		.commit += [$j.commit] | .cores = $j.host.cores | .names[$n] = [$j.runs[] | .lock // .cc] |
-		.[$n] = INDEX($j.runs[]; .lock // .cc))) as $all |
+	(reduce inputs as $j ({}; (input_filename | sub("^.*/"; "") | sub("\\.json$"; "") |
+		sub("^(calvin|drtm-h)-"; "txn-")) as $n |
+		.commit += [$j.commit] | .cores = $j.host.cores | .names[$n] += [$j.runs[] | .lock // .cc] |
+		.[$n] += INDEX($j.runs[]; .lock // .cc))) as $all |
 	if $all.commit | unique | length > 1 then error("results of several commits in one folder") else . end |
 	def made: "<!-- results of \($all.commit[0]) -->", "";
 	'"$filter" "$@" >"$out/$mark.md"
@@ -183,11 +191,12 @@ transactions() {
 	def tps: .goodput_txn_s | . / 1000 | if . >= 99.5 then round elif . >= 9.95 then fixed(1) else fixed(2) end;
 	def ended: .abort_rate * 100 | fixed(1);
 	def read_write: [.types[] | .latency_us] | max_by(.count);
-	made, (["protocol", "idle", "primitives", "uniform", "%", "0.9", "%", "p99", "0.99", "%", "p99", "95 % read", "%", "TPC-C", "%"] | head),
+	def prims: .prims_per_txn | [to_entries[] | select(.key | startswith("index") | not) | .value] | add | fixed(1);
+	made, (["protocol", "idle", "primitives", "uniform", "%", "0.9", "%", "p99", "primitives", "0.99", "%", "p99", "95 % read", "%", "TPC-C", "%"] | head),
 	($all.names."txn-half"[] as $p | $all."txn-idle"[$p] as $i |
-	["`\($p)`", ($i | read_write.p50 | fixed(1)), ($i.prims_per_txn | [to_entries[] | select(.key | startswith("index") | not) | .value] | add | fixed(1)),
-	($all."txn-uniform"[$p] | tps, ended), (("txn-half", "txn-hot") as $n | $all[$n][$p] | tps, ended, (read_write.p99 | us)),
-	($all."txn-readers"[$p], $all."txn-tpcc"[$p] | tps, ended)] | row)' "$out"/txn-*.json
+	["`\($p)`", ($i | (read_write.p50 | fixed(1)), prims), ($all."txn-uniform"[$p] | tps, ended),
+	($all."txn-half"[$p] | tps, ended, (read_write.p99 | us), prims), ($all."txn-hot"[$p] | tps, ended, (read_write.p99 | us)),
+	($all."txn-readers"[$p], $all."txn-tpcc"[$p] | tps, ended)] | row)' "$out"/txn-*.json "$out"/drtm-h-*.json "$out"/calvin-*.json
 }
 
 for part; do

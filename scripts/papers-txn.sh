@@ -15,6 +15,8 @@
 #   locks       exclusive against shared and exclusive locks (RCBench, section 6.3.2)
 #   rpc         one-sided against RPC (RCC, figure 15), and CAS and READ in one doorbell (section 4.2)
 #   stages      where the time goes (RCC, figure 13), and the best mixture for Sundial
+#   log         stages of one record, the log with them (RCC, figure 13), and what its copies cost
+#   execute     time that a transaction computes (RCC, figure 19)
 #   span        nodes that a transaction touches (RCBench, section 6.6.1)
 #   others      beside DrTM+H (RCBench, figure 23)
 #   tickets     beside DSLR (RCBench, figure 23)
@@ -29,10 +31,10 @@ shift
 verbena=$build/src/verbena
 [ -x "$verbena" ] || { echo "papers-txn.sh: no $verbena; build it first" >&2; exit 2; }
 command -v jq >/dev/null || { echo "papers-txn.sh: jq is not installed" >&2; exit 2; }
-[ $# -gt 0 ] || set -- records sigma primitives plain switches locks rpc stages span others tickets
+[ $# -gt 0 ] || set -- records sigma primitives plain switches locks rpc stages log execute span others tickets
 for table; do
 	case $table in
-	records | sigma | primitives | plain | switches | locks | rpc | stages | span | others | tickets) ;;
+	records | sigma | primitives | plain | switches | locks | rpc | stages | log | execute | span | others | tickets) ;;
 	*) echo "papers-txn.sh: no table '$table'" >&2; exit 2 ;;
 	esac
 done
@@ -40,11 +42,11 @@ done
 if [ -n "${PAPERS_TINY:-}" ]; then
 	out=$build/papers-txn-tiny
 	few='1 2' threads=2 servers=2 coroutines=2 rcc_threads=2 rcc_coroutines=2 wide_threads=1 wide_coroutines=2
-	sizes='1k 2k' records=2k rcc_records=2k wide_records=1k span=200us rcc_span=200us
+	sizes='1k 2k' records=2k rcc_records=2k wide_records=1k span=200us computed='1 16'
 else
 	out=$build/papers-txn
 	few='4 8 16 24' threads=24 servers=16 coroutines=8 rcc_threads=10 rcc_coroutines=10 wide_threads=8 wide_coroutines=4
-	sizes='20k 100k 400k 1m' records=400k rcc_records=100k wide_records=100k span=2ms rcc_span=10ms
+	sizes='20k 100k 400k 1m' records=400k rcc_records=100k wide_records=100k span=2ms computed='1 4 16 64 256'
 fi
 mkdir -p "$out"
 all=no-wait,wait-die,wound-wait,silo,sundial
@@ -56,10 +58,10 @@ sim="--fabric sim --nodes 4"
 rcb="--workload ycsb --ops 10 --record-bytes 1024 --write-ratio 0.2"
 # RCC, section 6.1, without the 5 us of computation.
 rcc_ycsb="--workload ycsb --ops 10 --records $rcc_records --record-bytes 64 --write-ratio 0.2 --hot-chance 0.1 --hot-fraction 0.001"
-rcc_bank="--workload smallbank --accounts $rcc_records"
-if [ -n "${PAPERS_TINY:-}" ]; then
-	rcc_bank="$rcc_bank --hot-accounts 100"
-fi
+# Mix and hot accounts of RCC's published configuration.
+rcc_bank="--workload smallbank --accounts $rcc_records --mix rcc --hot-accounts 100 --hot-chance 0.1"
+# One record on the own node, where a stage takes no time one-sided, and one on another.
+one_far="--workload ycsb --ops 2 --span 2 --records $rcc_records --record-bytes 64 --write-ratio 1 --dist uniform"
 
 title() {
 	printf '## %s\n\n' "$1"
@@ -254,17 +256,17 @@ rpc() {
 		n=one
 		[ "$c" = 1 ] || n=many
 		# shellcheck disable=SC2086
-		run "rpc-smallbank-$n" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines $c $rcc_bank --duration $rcc_span
+		run "rpc-smallbank-$n" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines $c $rcc_bank --duration $span
 		# shellcheck disable=SC2086
-		run "rpc-ycsb-$n" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines $c $rcc_ycsb --duration $rcc_span
+		run "rpc-ycsb-$n" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines $c $rcc_ycsb --duration $span
 		# shellcheck disable=SC2086
-		run "rpc-served-smallbank-$n" --cc $all --hybrid rpc $sim --threads $rcc_threads --coroutines $c $rcc_bank --duration $rcc_span --fabric-options handlers=$rcc_threads
+		run "rpc-served-smallbank-$n" --cc $all --hybrid rpc $sim --threads $rcc_threads --coroutines $c $rcc_bank --duration $span --fabric-options handlers=$rcc_threads
 		# shellcheck disable=SC2086
-		run "rpc-served-ycsb-$n" --cc $all --hybrid rpc $sim --threads $rcc_threads --coroutines $c $rcc_ycsb --duration $rcc_span --fabric-options handlers=$rcc_threads
+		run "rpc-served-ycsb-$n" --cc $all --hybrid rpc $sim --threads $rcc_threads --coroutines $c $rcc_ycsb --duration $span --fabric-options handlers=$rcc_threads
 	done
 	for switch in '' '--no-doorbell --no-outstanding'; do
 		# shellcheck disable=SC2086
-		run "rpc-doorbell$(echo "$switch" | tr -d ' ')" --cc no-wait $sim --threads $rcc_threads --coroutines 1 $rcc_bank --no-declare --duration $rcc_span $switch
+		run "rpc-doorbell$(echo "$switch" | tr -d ' ')" --cc no-wait $sim --threads $rcc_threads --coroutines 1 $rcc_bank --no-declare --duration $span $switch
 	done
 	code
 	echo
@@ -290,13 +292,13 @@ stages() {
 	title "Where the time goes, and mixtures"
 	code
 	# shellcheck disable=SC2086
-	run "stages-smallbank" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines 1 $rcc_bank --duration $rcc_span --fabric-options handlers=$rcc_threads
+	run "stages-smallbank" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines 1 $rcc_bank --duration $span --fabric-options handlers=$rcc_threads
 	# shellcheck disable=SC2086
-	run "stages-ycsb" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines 1 $rcc_ycsb --duration $rcc_span --fabric-options handlers=$rcc_threads
+	run "stages-ycsb" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines 1 $rcc_ycsb --duration $span --fabric-options handlers=$rcc_threads
 	# shellcheck disable=SC2086
-	run "stages-hybrid-smallbank" --cc sundial --hybrid all $sim --threads $rcc_threads --coroutines 1 $rcc_bank --duration $rcc_span --fabric-options handlers=$rcc_threads
+	run "stages-hybrid-smallbank" --cc sundial --hybrid all $sim --threads $rcc_threads --coroutines 1 $rcc_bank --duration $span --fabric-options handlers=$rcc_threads
 	# shellcheck disable=SC2086
-	run "stages-hybrid-ycsb" --cc sundial --hybrid all $sim --threads $rcc_threads --coroutines 1 $rcc_ycsb --duration $rcc_span --fabric-options handlers=$rcc_threads
+	run "stages-hybrid-ycsb" --cc sundial --hybrid all $sim --threads $rcc_threads --coroutines 1 $rcc_ycsb --duration $span --fabric-options handlers=$rcc_threads
 	code
 	table stages- '
 	def says(p): if . == "commit" or . == "release" then "one-sided" elif p == "sundial" and . == "renew" then "RPC"
@@ -316,6 +318,65 @@ stages() {
 	took
 }
 
+log() {
+	title "Stages of one record, and the log in three places"
+	code
+	# shellcheck disable=SC2086
+	{
+		run "log-stage-one" --cc no-wait,silo --hybrid both --copies 2 $sim --threads 1 --coroutines 1 $one_far --no-declare --duration $span --fabric-options handlers=$rcc_threads
+		run "log-stage-testbed" --testbed rcc --cc no-wait,silo --hybrid both --copies 2 --threads 1 --coroutines 1 $one_far --no-declare --duration $span
+		run "log-stage-bank" --cc no-wait,silo --hybrid both --copies 2 $sim --threads 1 --coroutines 1 $rcc_bank --no-declare --duration $span --fabric-options handlers=$rcc_threads
+	}
+	for cc in no-wait silo; do
+		case $cc in
+		no-wait) codes='000 100 111' ;;
+		silo) codes='00000 10000 11111' ;;
+		esac
+		for hybrid in $codes; do
+			# shellcheck disable=SC2086
+			{
+				run "log-cost-$cc-$hybrid" --cc $cc --hybrid "$hybrid" $sim --threads $rcc_threads --coroutines $rcc_coroutines $rcc_bank --duration $span --fabric-options handlers=$rcc_threads
+				for digit in 0 1; do
+					run "log-cost-$cc-$hybrid-$digit" --cc $cc --hybrid "$hybrid$digit" --copies 2 $sim --threads $rcc_threads --coroutines $rcc_coroutines $rcc_bank --duration $span --fabric-options handlers=$rcc_threads
+				done
+			}
+		done
+	done
+	code
+	echo
+	table log- '
+	# A call to the own node is as far as any other; a verb there takes no time.
+	def took(name; p; s): $all["log-stage-" + name][p].stages[] | select(.name == s) | if .rpc then .mean_us else .us_per_txn end;
+	"us of each stage, idle: one client on each of four nodes, one record after the other.", "",
+	(["stage", "is", "one far record", "the same, `--testbed rcc`", "SmallBank, for each transaction", "paper: idle SmallBank, its logs"] | head),
+	([["READ", "silo", "read", "2.5 to 2.7"], ["CAS and READ", "no-wait", "lock", "3.75"], ["WRITE and CAS; paper: two WRITEs", "no-wait", "commit", "2.25"],
+	["log, WRITE and CAS to two nodes; paper: WRITE", "no-wait", "log", "2.43"], ["lock by RPC", "no-wait/rpc", "lock", "3.56"], ["log by RPC", "no-wait/rpc", "log", "4.8"]][] |
+	. as [$is, $p, $s, $paper] | ["`\($s)` of `\($p)`", $is, (("one", "testbed") as $n | took($n; $p; $s) | r2),
+	($all["log-stage-bank"][$p].stages[] | select(.name == $s) | .us_per_txn | r2), $paper] | row),
+	"", "Throughput without copies of the log and with two, SmallBank, \($all["log-cost-silo-00000"].silo | "\(.threads) threads of \(.coroutines) coroutines") on each node:", "",
+	(["protocol", "stages by RPC", "no copies ktxn/s", "log one-sided", "less by %", "log by RPC", "less by %"] | head),
+	((["no-wait", "000", "none"], ["no-wait", "100", "lock"], ["no-wait", "111", "all"], ["silo", "00000", "none"], ["silo", "10000", "read"], ["silo", "11111", "all"]) as [$p, $code, $by] |
+	def of(n): $all["log-cost-\($p)-\($code)" + n] | .[] | tps;
+	["`\($p)`", $by, (of("") | k), (("-0", "-1") as $d | (of($d) | k), ((1 - of($d) / of("")) * 100 | r1))] | row)'
+	took
+}
+
+execute() {
+	title "Time that a transaction computes"
+	code
+	for us in $computed; do
+		# shellcheck disable=SC2086
+		run "execute-$us" --cc $all --hybrid both $sim --threads $rcc_threads --coroutines $rcc_coroutines $rcc_ycsb --no-declare --execute "${us}us" --duration $span --fabric-options handlers=$rcc_threads
+	done
+	code
+	echo
+	table execute- '
+	(["computes, us", (protocols[] | "`\(.)` one-sided ktxn/s", "RPC", "one-sided / RPC")] | head),
+	([$all | to_entries[] | {us: (.key | sub("execute-"; "") | tonumber), runs: .value}] | sort_by(.us)[] | .runs as $r |
+	[.us, (protocols[] | ($r[.], $r[. + "/rpc"] | tps | k), (($r[.] | tps) / ($r[. + "/rpc"] | tps) | r2))] | row)'
+	took
+}
+
 span() {
 	title "Nodes of each transaction"
 	code
@@ -325,11 +386,11 @@ span() {
 	done
 	for n in 3 6 9 12 15; do
 		# shellcheck disable=SC2086
-		run "span-15-$n" --cc $all --fabric sim --nodes 15 --threads $wide_threads --coroutines $wide_coroutines --workload ycsb --ops 15 --record-bytes 1024 --write-ratio 0.2 --theta 0.2 --records $wide_records --duration $span --span $n
+		run "span-15-$n" --cc $all --fabric sim --nodes 15 --threads $wide_threads --coroutines $wide_coroutines --workload ycsb --ops 15 --record-bytes 1024 --write-ratio 0.2 --theta 0.2 --records $wide_records --duration $span --span $n --far 14
 	done
 	code
 	table span- '
-	(("4", "15") as $n | (if $n == "4" then [2, 3, 4] else [3, 6, 9, 12, 15] end) as $spans | "", "\($n) nodes, ktxn/s, and verbs to other nodes of each transaction, index READs included:", "",
+	(("4", "15") as $n | (if $n == "4" then [2, 3, 4] else [3, 6, 9, 12, 15] end) as $spans | "", "\($n) nodes, \(if $n == "15" then "14 of 15 records on others, " else "" end)ktxn/s, and verbs to other nodes of each transaction, index READs included:", "",
 	(["protocol", ($spans[] | "\(.) nodes", "verbs"), "last / first"] | head),
 	(protocols[] as $p | [$spans[] | $all["span-\($n)-\(.)"][$p]] as $r |
 	["`\($p)`", ($r[] | (tps | k), (.verbs_per_txn.all | r1)), (($r[-1] | tps) / ($r[0] | tps) | r2)] | row))'

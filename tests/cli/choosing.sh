@@ -50,8 +50,11 @@ is 'outside of the marks nothing is changed' [ "$(text "$page")" = "$(text "$top
 page=$work/top/doc/choosing-a-protocol.md
 choosing "$work/build" transactions
 is 'transactions: exit status 0' [ "$status" = 0 ]
-is 'a row for each protocol that runs one-sided' [ "$(lines transactions '^. `[^|]*([|] +[0-9][^|]*){14}[|]$')" = \
-	"$("$verbena" list --json | jq '[.cc[] | select(.hybrid_of == null)] | length')" ]
+is 'a row for each protocol' [ "$(lines transactions '^. `[^|]*([|] +[0-9][^|]*){15}[|]$')" = \
+	"$("$verbena" list --json | jq '.cc + .cc_declared | length')" ]
+for cc in calvin drtm-h; do
+	is "... $cc, too" [ "$(lines transactions "^. .$cc. [|]")" = 1 ]
+done
 is 'its table names its commit' [ "$(grep -c "^<!-- results of $commit -->" "$page")" = 1 ]
 is 'outside of its marks nothing is changed' [ "$(text "$page")" = "$(text "$top/doc/choosing-a-protocol.md")" ]
 choosing "$work/build" nonesuch
