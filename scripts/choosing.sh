@@ -128,6 +128,7 @@ figures() {
 		for omega in 0 1us 5us; do
 			sim omega-$omega --lock dslr --lock-options omega=$omega --clients 240 $many $half
 		done
+		sim guarded --lock shiftlock --lock-options handover=guarded --clients 240 $many $half
 		sim served --lock traditional,table --server-threads 8 --clients 240 $many $half
 		sim hold --lock cas-backoff,mcs,rma-rw,dslr,shiftlock,traditional,table --clients 24 --locks 100 --dist uniform --read-ratio 0.5 --hold 100us
 	}
@@ -141,6 +142,7 @@ figures() {
 	(["lock", "with", "uniform", "half read", "p99"] | head),
 	([["rma-rw", "--lock-options group=65535,t_dc=65535", "group-half"], ["dslr", "--lock-options omega=0", "omega-0"],
 	["dslr", "--lock-options omega=1us", "omega-1us"], ["dslr", "--lock-options omega=5us", "omega-5us"],
+	["shiftlock", "--lock-options handover=guarded", "guarded"],
 	["traditional", "--server-threads 8", "served"], ["table", "--server-threads 8", "served"]][] | . as [$l, $with, $n] |
 	$all[$n][$l] as $h | ["`\($l)`", "`\($with)`", (if $n == "group-half" then $all."group-uniform"[$l] | goodput | million else "-" end),
 	($h | (goodput | million), both(.p99 | us))] | row),
@@ -148,7 +150,7 @@ figures() {
 	(["lock", "thousand cycles a second", "p99 of acquire, shared / exclusive, us"] | head),
 	($all.names.hold[] as $l | $all.hold[$l] | ["`\($l)`", (goodput | thousand), both(.p99 | us)] | row)' \
 		"$out/idle.json" "$out/uniform.json" "$out/half.json" "$out/readers.json" "$out/one.json" "$out/tpcc.json" \
-		"$out"/group-*.json "$out"/omega-*.json "$out/served.json" "$out/hold.json"
+		"$out"/group-*.json "$out"/omega-*.json "$out/guarded.json" "$out/served.json" "$out/hold.json"
 }
 
 deaths() {

@@ -41,7 +41,7 @@ choosing "$work/build" figures deaths machine
 is 'every table: exit status 0' [ "$status" = 0 ]
 is 'nothing on stderr' [ ! -s "$work/err" ]
 is 'a row for each lock' [ "$(lines figures '^. \[`')" = "$locks" ]
-is '... and for each variant' [ "$(lines figures '^. `')" = 13 ]
+is '... and for each variant' [ "$(lines figures '^. `')" = 14 ]
 is 'those that survive deaths' [ "$(lines deaths '^. `')" = 7 ]
 is 'on the machine: a row for each lock' [ "$(lines machine '^. `[^|]*([|] +[0-9][^|]*){6}[|]$')" = "$locks" ]
 is 'no number is missing' [ "$(grep -c '^|.*null' "$page")" = 0 ]
