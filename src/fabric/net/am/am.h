@@ -181,9 +181,11 @@ struct am_host {
 	uint32_t epoch;       /* of our present connection to it; 0: none yet */
 	uint64_t next_number; /* of the next message */
 	struct am_msg *open;
-	uint64_t batch;   /* which one's verbs came last (wire->batches) */
-	uint64_t from_ns; /* oldest_ns of the message that was opened last */
-	uint64_t clock;   /* of the message that left last: until when it may happen there */
+	uint64_t batch;       /* which one's verbs came last (wire->batches), */
+	uint32_t batch_epoch; /* when it began, */
+	int batch_err;        /* and what it has come to: 0, or nothing more of it may happen */
+	uint64_t from_ns;     /* oldest_ns of the message that was opened last */
+	uint64_t clock;       /* of the message that left last: until when it may happen there */
 	struct vb_list queue, flight;
 	uint32_t queued, flying, controls;
 	struct vb_list parked; /* unanswered when their connection broke */

@@ -84,6 +84,8 @@ static void begin_batch(struct net_fabric *f, struct am_host *h, const struct vb
 	uint32_t bytes = 0, answer = 0, verbs = 0;
 
 	h->batch = am_of(f)->batches;
+	h->batch_epoch = h->epoch;
+	h->batch_err = 0;
 	if (h->open == NULL || n == 1)
 		return;
 	for (unsigned i = 0; i < n; i++) {
@@ -166,19 +168,26 @@ static int refused(const struct net_fabric *f, const struct am_host *h, const st
 	return v->op != VB_OP_SEND && net_memory_gone(f, h->rank) ? -VB_EPEERGONE : 0;
 }
 
+/* After verbs to other hosts, for which it may have waited: what was posted before may have gone with a connection in
+ * whose place another one is. */
+static int usable(struct am_host *h)
+{
+	int err = am_usable(h);
+
+	return err == 0 && h->epoch != h->batch_epoch ? -VB_EPEERGONE : err;
+}
+
 int am_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
 {
 	struct vb_verb *verbs = b->verbs;
 	unsigned n = b->n;
 	struct am_host *last = NULL;
-	int err = 0;
 
 	am_of(f)->batches++;
 	for (unsigned i = 0; i < n; i++) {
 		struct vb_verb *v = &verbs[i];
 		struct am_host *h;
 		bool goes_on;
-		int rc;
 
 		if (v->status != 0)
 			continue;
@@ -186,18 +195,18 @@ int am_post(struct net_fabric *f, struct net_ep *e, struct vb_batch *b)
 		goes_on = h->batch == am_of(f)->batches;
 		if (!goes_on)
 			begin_batch(f, h, v, n - i);
-		if (h != last) {
-			err = am_usable(h);
-			last = h;
-		}
 		/* After one that found no room the later ones must not happen either: perhaps they
 		 * were meant to follow it. */
-		rc = err != 0 ? err : refused(f, h, v);
-		if (rc == 0)
-			rc = append(h, goes_on, e, b, v);
-		err = rc;
-		if (rc != 0)
-			end_verb(f, e, b, v, rc == -EAGAIN ? am_did_not_happen(v) : rc);
+		if (h != last && h->batch_err == 0)
+			h->batch_err = usable(h);
+		last = h;
+		if (h->batch_err == 0)
+			h->batch_err = refused(f, h, v);
+		if (h->batch_err == 0)
+			h->batch_err = append(h, goes_on, e, b, v);
+		if (h->batch_err != 0)
+			end_verb(f, e, b, v,
+				 h->batch_err == -EAGAIN ? am_did_not_happen(v) : h->batch_err);
 	}
 	if (f->coalesce)
 		return 0;
