@@ -191,8 +191,8 @@ struct am_host {
 	struct vb_list parked; /* unanswered when their connection broke */
 	uint32_t parked_epoch; /* which one that was */
 	uint64_t mend_ns;      /* until then their answers may come */
-	uint64_t heard_ns;   /* when something last came from it */
-	uint64_t greeted_ns; /* when HELLO left */
+	uint64_t heard_ns;     /* when something last came from it */
+	uint64_t greeted_ns;   /* when HELLO left */
 	uint64_t retry_at_ns;
 	struct am_clock best, before; /* of the present and of the last half second */
 	uint64_t best_since_ns;
