@@ -6,15 +6,21 @@
 #ifndef TEST_DEATH_BOARD_H
 #define TEST_DEATH_BOARD_H
 
+#include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmocka.h>
+#include <verbena/fabric.h>
+
 #include "base/clock.h"
+#include "child.h"
 
 #define MS UINT64_C(1000000)
 
@@ -36,6 +42,19 @@ static inline void board_child(void)
 
 	for (unsigned i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
 		signal(fatal[i], SIG_DFL);
+}
+
+/* A process with its parent's fabric; 0 in it. */
+static inline pid_t board_fork(struct vb_fabric *f)
+{
+	pid_t pid = fork_child();
+
+	assert_true(pid >= 0);
+	if (pid > 0)
+		return pid;
+	board_child();
+	vb_fabric_after_fork(f);
+	return 0;
 }
 
 static inline bool was_killed(int status)

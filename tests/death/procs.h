@@ -141,13 +141,9 @@ static pid_t procs_spawn(struct procs *w, procs_fn fn, const void *arg)
 	int err;
 
 	assert_true(index < PROCS_MAX);
-	fflush(NULL);
-	pid = fork_child();
-	assert_true(pid >= 0);
+	pid = board_fork(w->f);
 	if (pid > 0)
 		return pid;
-	board_child();
-	vb_fabric_after_fork(w->f);
 	err = vb_lock_client_open(w->space, 0, &me);
 	if (err) {
 		procs_fail(w->b, "process %u has no client: %s", index, vb_strerror(err));

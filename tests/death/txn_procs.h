@@ -229,13 +229,9 @@ static pid_t procs_spawn(struct procs *w, procs_fn fn, const void *arg)
 	int err;
 
 	assert_true(index < ACTORS);
-	fflush(NULL);
-	pid = fork_child();
-	assert_true(pid >= 0);
+	pid = board_fork(w->f);
 	if (pid > 0)
 		return pid;
-	board_child();
-	vb_fabric_after_fork(w->f);
 	w->me = &w->b->actor[index];
 	w->watch = (struct vb_txn_watch){
 		.ctx = w, .prepared = on_prepared, .ended = on_ended, .unknown = on_unknown};
@@ -270,13 +266,9 @@ static pid_t procs_serve(struct procs *w, uint16_t node)
 	struct vb_db_server *server;
 	pid_t pid;
 
-	fflush(NULL);
-	pid = fork_child();
-	assert_true(pid >= 0);
+	pid = board_fork(w->f);
 	if (pid > 0)
 		return pid;
-	board_child();
-	vb_fabric_after_fork(w->f);
 	if (vb_db_server_start(w->db, node, &server) != 0)
 		procs_fail(w, "node %u has no server", node);
 	board_add(&w->b->serving);
