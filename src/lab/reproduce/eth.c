@@ -147,10 +147,10 @@ const struct vb_experiment vb_repro_eth[] = {
 		.name = "eth/fig8",
 		.title = "TPC-C traces with an added delay between nodes",
 		.differs =
-			"the network is a ConnectX-5's (profile cx5), not Aries; data are not read "
-			"or written, and there is no two-phase commit, which would wait for other "
-			"nodes as well; a warehouse's locks are spread over the 16 agents of its "
-			"node; TPC-C's locks are those of its text; bounded wait alone",
+			"the network is a ConnectX-5's (profile cx5-card), not Aries; data are not "
+			"read or written, and there is no two-phase commit, which would wait for "
+			"other nodes as well; a warehouse's locks are spread over the 16 agents "
+			"of its node; TPC-C's locks are those of its text; bounded wait alone",
 		.setup =
 			CONTENDED " profile=cx5-card nodes=8 servers=8 clients=128 "
 				  "workload-options=fixed=yes,isolation=serializable,warehouses=16",

@@ -156,7 +156,7 @@ struct am_past {
 	uint32_t greeted;     /* the last of its connections that has begun */
 	uint64_t number;      /* of the message that was executed last; 0: none was */
 	bool asked;           /* it has come again, and has not heard */
-	struct am_kept *kept; /* [am_kept_n()], by number; NULL: none yet */
+	struct am_kept *kept; /* [the window, AM_KEPT_MAX at most], by number; NULL: none yet */
 };
 
 struct am_host {
